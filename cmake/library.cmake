@@ -23,6 +23,12 @@ endif()
 if(CURL_FOUND)
   list(APPEND RAMET_PARTS CURL::libcurl)
 endif()
+if(METIS_FOUND)
+  add_library(ramet_metis INTERFACE IMPORTED GLOBAL)
+  target_include_directories(ramet_metis INTERFACE ${METIS_HEADERS})
+  target_link_libraries(ramet_metis INTERFACE ${METIS_LIBRARY})
+  list(APPEND RAMET_PARTS ramet_metis)
+endif()
 
 add_library(ramet_objects OBJECT ${RAMET_SOURCES} ${RAMET_MACHINE_PRESETS})
 set_target_properties(ramet_objects PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden

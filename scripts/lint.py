@@ -17,8 +17,8 @@ import re
 import subprocess
 import sys
 
-LAYERS = ("base ir ops transform machine layout program device kernel transport runtime measure sim plan data text "
-          "graphs weights model front track train recipe sweep report serve cli api").split()
+LAYERS = ("base ir ops transform machine layout program device kernel transport runtime measure sim plan data weights "
+          "text graphs model front track train recipe sweep report serve cli api").split()
 HOUSE = "src/ramet/base/house.h"  # names all namespaces, in order
 PUBLIC = "include/ramet/"          # what users include; its names are in namespace PUBLIC_SPACE
 PUBLIC_SPACE = "ramet::v0"

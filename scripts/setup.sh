@@ -18,7 +18,7 @@ base_packages=(
   libdnnl-dev libhwy-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev
   libxxhash-dev libzstd-dev liburing-dev libzip-dev libsqlite3-dev zlib1g-dev libmicrohttpd-dev
   libicu-dev libgtest-dev libgmock-dev libbenchmark-dev
-  libopenmpi-dev openmpi-bin libcurl4-openssl-dev
+  libopenmpi-dev openmpi-bin libcurl4-openssl-dev libmetis-dev
   dataset-fashion-mnist
 )
 clang_packages=(clang-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19)

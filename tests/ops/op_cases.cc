@@ -25,6 +25,7 @@ const std::vector<OpCase>& op_cases() {
     add_resize_cases(all);
     add_recurrent_cases(all);
     add_sparse_cases(all);
+    add_graph_cases(all);
     return all;
   }();
   return cases;

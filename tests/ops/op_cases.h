@@ -45,6 +45,7 @@ void add_loss_cases(std::vector<OpCase>& cases);
 void add_resize_cases(std::vector<OpCase>& cases);
 void add_recurrent_cases(std::vector<OpCase>& cases);
 void add_sparse_cases(std::vector<OpCase>& cases);
+void add_graph_cases(std::vector<OpCase>& cases);
 const std::vector<OpCase>& op_cases();
 
 /// The node of a case, with the types of its outputs.

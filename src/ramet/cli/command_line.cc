@@ -172,6 +172,7 @@ int run(int argc, char** argv, Session& session) {
   add_vocab(app, session);
   add_corpus(app, session);
   add_pack(app, session);
+  add_graphs(app, session);
   add_runs(app, session);
   add_serve(app, session);
   add_inspect(app, session);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,8 @@ std::vector<ArrayColumn> open_npy(const std::filesystem::path& path);
 std::vector<ArrayColumn> open_npz(const std::filesystem::path& path);
 /// The array of a file's bytes; `source` names it in messages. Its data points into `file`.
 ArrayColumn parse_npy(std::string_view file, const std::string& source);
+/// The pickle in a file's bytes where the array holds objects of Python; nothing where it holds other elements.
+std::optional<std::string_view> npy_pickle(std::string_view file, const std::string& source);
 
 /// Writes arrays as one .npz, each under its name, uncompressed; equal arrays give equal files. Types that NumPy does
 /// not have (bf16, f8) become f32. The file is replaced whole or not at all.

@@ -268,9 +268,8 @@ std::shared_ptr<const std::string> inflate(const std::filesystem::path& path, co
   return bytes;
 }
 
-}  // namespace
-
-ArrayColumn parse_npy(std::string_view file, const std::string& source) {
+/// What stands before the data of a .npy file, and where the data begin.
+std::pair<HeaderParser, size_t> header_of(std::string_view file, const std::string& source) {
   if (file.size() < 10 || !file.starts_with(kMagic))
     fail(source, "this is no .npy file", "another beginning", "\\x93NUMPY");
   const int major = static_cast<unsigned char>(file[6]);
@@ -283,6 +282,19 @@ ArrayColumn parse_npy(std::string_view file, const std::string& source) {
          "a header of " + std::to_string(length) + " bytes");
   HeaderParser header(file.substr(begin, length), source);
   header.parse();
+  return {header, begin + length};
+}
+
+}  // namespace
+
+std::optional<std::string_view> npy_pickle(std::string_view file, const std::string& source) {
+  const auto [header, begin] = header_of(file, source);
+  if (header.descr != "|O" && header.descr != "O") return {};
+  return file.substr(begin);
+}
+
+ArrayColumn parse_npy(std::string_view file, const std::string& source) {
+  const auto [header, begin] = header_of(file, source);
   ArrayColumn column;
   column.stored = stored_type(header.descr, source);
   column.shape = Shape(header.dims);
@@ -290,12 +302,12 @@ ArrayColumn parse_npy(std::string_view file, const std::string& source) {
   if (header.fortran && column.shape.rank() > 1)
     fail(source, "the array lies in Fortran's order", "", "C order", "Save numpy.ascontiguousarray(array)");
   const int64_t element = stored_size(column.stored), elements = column.shape.elements();
-  const uint64_t there = file.size() - begin - length;
+  const uint64_t there = file.size() - begin;
   if (elements > std::numeric_limits<int64_t>::max() / element ||
       there != static_cast<uint64_t>(elements) * static_cast<uint64_t>(element))
     fail(source, "the file has other bytes than its header says", std::to_string(there) + " bytes of data",
          column.stored + column.shape.text());
-  column.data = reinterpret_cast<const std::byte*>(file.data() + begin + length);
+  column.data = reinterpret_cast<const std::byte*>(file.data() + begin);
   return column;
 }
 

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ramet/graphs/graph_set.h"
+
+namespace ramet::graphs {
+
+// Changes of a graph set under construction. All work on each graph alone, on any number of graphs. `edges` is the key
+// of a type of edges between nodes of one type; Error otherwise.
+
+void remove_self_loops(GraphTables& tables, const std::string& edges);
+/// Keeps the first of the edges that have one source and one target.
+void remove_duplicates(GraphTables& tables, const std::string& edges);
+/// Gives every node that has none an edge to itself. Fields of these edges are 0; a field "weight" is 1.
+void add_self_loops(GraphTables& tables, const std::string& edges);
+/// Adds the reverse of every edge whose reverse is not there, with equal fields.
+void make_undirected(GraphTables& tables, const std::string& edges);
+/// Sets the edge field "weight" f32 to w / sqrt(d_source d_target), where w is the weight so far (1 without the field)
+/// and d the sum of the weights of the edges that end in a node (Kipf and Welling, arXiv 1609.02907). Nodes without
+/// edges have no weight to set. Throws Error for a negative weight.
+void gcn_normalise(GraphTables& tables, const std::string& edges);
+/// Sets the node field "degree" i32: how many edges end in the node.
+void add_degree(GraphTables& tables, const std::string& edges);
+/// Scales the rows of a float field of nodes so that their absolute values add up to 1; rows of zeros stay.
+void normalise_rows(GraphTables& tables, const std::string& field);
+/// Replaces the edges by those between any two different nodes whose distance by the field "pos" is at most `radius`,
+/// and sets the edge field "distance" f32. Distances are computed in double from the positions as they are stored: the
+/// set of edges is exact. All are kept, however many a node has.
+void radius_edges(GraphTables& tables, const std::string& edges, double radius);
+/// Replaces the edges by those from the k nearest other nodes to each node (from all, where there are fewer). Of equal
+/// distances the node of the lower number is nearer. Sets "distance" likewise.
+void nearest_edges(GraphTables& tables, const std::string& edges, int64_t k);
+
+enum class Partition { kMetis, kRandom, kContiguous };
+/// Sets the node field "part" i32 of a set of one graph to `parts` parts: of METIS (Karypis and Kumar 1998, k-way, on
+/// the undirected graph without loops), drawn at random in equal sizes, or runs of equal length. METIS draws random
+/// numbers of its library, so a partition is data: it is made once and stored.
+void partition_nodes(GraphTables& tables, const std::string& edges, Partition kind, int64_t parts);
+/// The same from a file: a line with the number of the part for each node, as METIS writes it.
+void read_partition(GraphTables& tables, const std::string& edges, std::string_view text, const std::string& source);
+
+/// Whether this build has METIS.
+bool has_metis();
+/// The parts of a graph in METIS's form: neighbours of node i are `neighbours[ptr[i]]`.. without loops and duplicates,
+/// both directions. Throws Error in a build without METIS.
+std::vector<int32_t> metis_parts(const std::vector<int32_t>& ptr, const std::vector<int32_t>& neighbours,
+                                 int64_t parts);
+
+/// A transform as a word of the command line: "self-loops", "radius=5".
+struct TransformEntry {
+  std::string_view name, argument, doc;  ///< `argument`: what stands behind "=", "" for none
+};
+const std::vector<TransformEntry>& transform_table();
+/// Applies one to the type of edges `edges`. Throws Error naming the transforms there are.
+void apply_transform(GraphTables& tables, const std::string& text, const std::string& edges);
+
+}  // namespace ramet::graphs

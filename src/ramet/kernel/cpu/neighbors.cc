@@ -1,0 +1,333 @@
+// Sums, products and softmax over the edges of graphs. Features lie along vectors and edges follow one another, so that
+// neither the width of vectors nor threads change a bit. Products sum in 16 strided lanes, as rows do elsewhere.
+
+#include "ramet/kernel/cpu/neighbors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/families.h"
+#include "ramet/kernel/cpu/targets.h"
+#include "ramet/kernel/cpu/unroll.h"
+#include "ramet/ops/neighbors.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ramet/kernel/cpu/neighbors.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "ramet/kernel/cpu/math-inl.h"
+#include "ramet/kernel/cpu/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ramet::kernel {
+namespace HWY_NAMESPACE {
+namespace {
+
+using cpu::EdgeProducts;
+using cpu::EdgeSoftmax;
+using cpu::EdgeSums;
+
+constexpr int kVectors = 4;  // of features that one pass over the edges sums
+constexpr int64_t kProductLanes = 16;
+
+/// Features [first, first + count) of one row, count at most kVectors vectors: a chain over the places [begin, end).
+template <bool kWhole>
+HWY_INLINE void sum_features(const EdgeSums& call, int64_t begin, int64_t end, int64_t head, int64_t first,
+                             int64_t count, float* out) {
+  const Df d;
+  const int64_t lanes = vector_lanes();
+  Vf sums[kVectors];
+  RAMET_UNROLL
+  for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
+  for (int64_t k = begin; k < end; ++k) {
+    const float* x = call.x + (call.from ? int64_t{call.from[k]} : k) * call.width + first;
+    const int64_t edge = call.edge ? int64_t{call.edge[k]} : k;
+    const Vf weight = hn::Set(d, call.weight ? call.weight[edge * call.heads + head] : 1.0f);
+    RAMET_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      if (!kWhole && v * lanes >= count) break;
+      const Vf value = kWhole ? hn::LoadU(d, x + v * lanes) : load_part(x + v * lanes, count - v * lanes);
+      sums[v] = call.weight ? hn::MulAdd(weight, value, sums[v]) : hn::Add(sums[v], value);
+    }
+  }
+  const Vf divisor = hn::Set(d, static_cast<float>(std::max<int64_t>(1, end - begin)));
+  RAMET_UNROLL
+  for (int v = 0; v < kVectors; ++v) {
+    if (!kWhole && v * lanes >= count) break;
+    const Vf value = call.mean ? hn::Div(sums[v], divisor) : sums[v];
+    if (kWhole)
+      hn::StoreU(value, d, out + v * lanes);
+    else
+      store_part(value, out + v * lanes, count - v * lanes);
+  }
+}
+
+}  // namespace
+
+/// Rows [begin, end) of the sums.
+void SumEdges(const EdgeSums& call, int64_t begin, int64_t end) {
+  const int64_t step = kVectors * vector_lanes(), size = call.width / call.heads;
+  for (int64_t row = begin; row < end; ++row)
+    for (int64_t head = 0; head < call.heads; ++head)
+      for (int64_t at = 0; at < size; at += step) {
+        const int64_t first = head * size + at, count = std::min(step, size - at);
+        float* out = call.out + row * call.width + first;
+        if (count == step)
+          sum_features<true>(call, call.ptr[row], call.ptr[row + 1], head, first, count, out);
+        else
+          sum_features<false>(call, call.ptr[row], call.ptr[row + 1], head, first, count, out);
+      }
+}
+
+/// The products of the edges of rows [begin, end).
+void MultiplyEdges(const EdgeProducts& call, int64_t begin, int64_t end) {
+  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Df()));
+  constexpr int kPieces = static_cast<int>(std::max<int64_t>(1, kProductLanes / kLanes));
+  const Df d;
+  const int64_t size = call.width / call.heads;
+  HWY_ALIGN float lane[kProductLanes < kLanes ? kLanes : kProductLanes];
+  for (int64_t row = begin; row < end; ++row)
+    for (int64_t e = call.ptr[row]; e < call.ptr[row + 1]; ++e)
+      for (int64_t head = 0; head < call.heads; ++head) {
+        const float* a = call.a + row * call.width + head * size;
+        const float* b = call.b + int64_t{call.source[e]} * call.width + head * size;
+        Vf sums[kPieces];
+        RAMET_UNROLL
+        for (int p = 0; p < kPieces; ++p) sums[p] = hn::Zero(d);
+        for (int64_t at = 0; at < size; at += kProductLanes) {
+          RAMET_UNROLL
+          for (int p = 0; p < kPieces; ++p)
+            if (const int64_t first = at + p * kLanes; first < size)
+              sums[p] = hn::MulAdd(load_part(a + first, size - first), load_part(b + first, size - first), sums[p]);
+        }
+        RAMET_UNROLL
+        for (int p = 0; p < kPieces; ++p) hn::Store(sums[p], d, lane + p * kLanes);
+        for (int64_t width = kProductLanes / 2; width > 0; width /= 2)
+          for (int64_t l = 0; l < width; ++l) lane[l] += lane[l + width];
+        call.out[e * call.heads + head] = lane[0];
+      }
+}
+
+/// The softmax over the edges of rows [begin, end).
+void SoftmaxEdges(const EdgeSoftmax& call, int64_t begin, int64_t end) {
+  const Df d;
+  for (int64_t row = begin; row < end; ++row)
+    walk_vectors(call.width, [&](int64_t f, int64_t count) {
+      const int64_t first = call.ptr[row], last = call.ptr[row + 1];
+      if (first == last) return;
+      Vf most = load_part(call.x + first * call.width + f, count);
+      for (int64_t e = first + 1; e < last; ++e) most = hn::Max(most, load_part(call.x + e * call.width + f, count));
+      Vf sum = hn::Zero(d);
+      for (int64_t e = first; e < last; ++e) {
+        const Vf power = Exp(d, hn::Sub(load_part(call.x + e * call.width + f, count), most));
+        sum = hn::Add(sum, power);
+        store_part(power, call.out + e * call.width + f, count);
+      }
+      for (int64_t e = first; e < last; ++e)
+        store_part(hn::Div(load_part(call.out + e * call.width + f, count), sum), call.out + e * call.width + f, count);
+    });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ramet::kernel
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ramet::kernel {
+HWY_EXPORT(SumEdges);
+HWY_EXPORT(MultiplyEdges);
+HWY_EXPORT(SoftmaxEdges);
+
+namespace {
+
+using cpu::EdgeProducts;
+using cpu::EdgeSoftmax;
+using cpu::EdgeSums;
+using ops::NeighborForm;
+using ops::NeighborPointers;
+using ops::SegmentForm;
+
+const int32_t* table(const KernelContext& context, size_t input) {
+  return static_cast<const int32_t*>(context.inputs[input]);
+}
+const float* floats(const KernelContext& context, size_t input) {
+  return static_cast<const float*>(context.inputs[input]);
+}
+
+/// Calls `body(begin, end)` for runs of rows that have about equal numbers of edges and rows, one a thread.
+void split_rows(ThreadTeam& team, const int32_t* ptr, int64_t rows, const std::function<void(int64_t, int64_t)>& body) {
+  const int64_t work = rows + ptr[rows];
+  if (team.size() == 1 || work < 256) return body(0, rows);
+  const auto cut = [&](int64_t part) {
+    const int64_t least = work * part / team.size();
+    int64_t low = 0, high = rows;  // the first row before which there is that much work
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (middle + ptr[middle] < least)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low;
+  };
+  team.run([&](int rank) {
+    const int64_t begin = cut(rank), end = rank + 1 == team.size() ? rows : cut(rank + 1);
+    if (begin < end) body(begin, end);
+  });
+}
+
+void clear_tail(float* out, const int32_t* ptr, int64_t rows, int64_t edges, int64_t width) {
+  std::fill(out + ptr[rows] * width, out + edges * width, 0.0f);
+}
+
+SegmentForm checked_form(const NodeSignature& node, const KernelContext& context, bool expands = false) {
+  const SegmentForm form = expands ? ops::expand_form(node) : ops::segment_form(node);
+  ops::check_segments(node, table(context, 1), form.batch, form.rows, form.edges);
+  return form;
+}
+
+void run_segment_sum(const NodeSignature& node, const KernelContext& context) {
+  const SegmentForm form = checked_form(node, context);
+  for (int64_t b = 0; b < form.batch; ++b) {
+    EdgeSums call{.x = floats(context, 0) + b * form.edges * form.width,
+                  .width = form.width,
+                  .mean = node.attributes.get_bool_or("mean", false),
+                  .ptr = table(context, 1) + b * (form.rows + 1),
+                  .out = static_cast<float*>(context.outputs[0]) + b * form.rows * form.width};
+    split_rows(context.team, call.ptr, form.rows,
+               [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(SumEdges)(call, begin, end); });
+  }
+}
+
+void run_segment_extreme(const NodeSignature& node, const KernelContext& context) {
+  const SegmentForm form = checked_form(node, context);
+  const float sign = node.attributes.get_bool_or("least", false) ? -1.0f : 1.0f;
+  for (int64_t b = 0; b < form.batch; ++b) {
+    const float* const x = floats(context, 0) + b * form.edges * form.width;
+    const int32_t* const ptr = table(context, 1) + b * (form.rows + 1);
+    float* const values = static_cast<float*>(context.outputs[0]) + b * form.rows * form.width;
+    int32_t* const places = static_cast<int32_t*>(context.outputs[1]) + b * form.rows * form.width;
+    split_rows(context.team, ptr, form.rows, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        float* value = values + row * form.width;
+        int32_t* place = places + row * form.width;
+        const int64_t first = ptr[row], last = ptr[row + 1];
+        for (int64_t f = 0; f < form.width; ++f)
+          value[f] = first < last ? x[first * form.width + f] : 0.0f,
+          place[f] = first < last ? static_cast<int32_t>(first) : -1;
+        for (int64_t e = first + 1; e < last; ++e)
+          for (int64_t f = 0; f < form.width; ++f) {
+            const float next = x[e * form.width + f];
+            const bool better = std::isnan(next) ? !std::isnan(value[f]) : next * sign > value[f] * sign;
+            value[f] = better ? next : value[f];
+            place[f] = better ? static_cast<int32_t>(e) : place[f];
+          }
+      }
+    });
+  }
+}
+
+void run_segment_softmax(const NodeSignature& node, const KernelContext& context) {
+  const SegmentForm form = checked_form(node, context);
+  for (int64_t b = 0; b < form.batch; ++b) {
+    const EdgeSoftmax call{.x = floats(context, 0) + b * form.edges * form.width,
+                           .width = form.width,
+                           .ptr = table(context, 1) + b * (form.rows + 1),
+                           .out = static_cast<float*>(context.outputs[0]) + b * form.edges * form.width};
+    split_rows(context.team, call.ptr, form.rows,
+               [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(SoftmaxEdges)(call, begin, end); });
+    clear_tail(call.out, call.ptr, form.rows, form.edges, form.width);
+  }
+}
+
+void run_segment_expand(const NodeSignature& node, const KernelContext& context) {
+  const SegmentForm form = checked_form(node, context, true);
+  const auto bytes = static_cast<size_t>(form.width) * size_of(node.inputs[0].dtype);
+  for (int64_t b = 0; b < form.batch; ++b) {
+    const auto* const from = static_cast<const char*>(context.inputs[0]) + static_cast<size_t>(b * form.rows) * bytes;
+    auto* const to = static_cast<char*>(context.outputs[0]) + static_cast<size_t>(b * form.edges) * bytes;
+    const int32_t* const ptr = table(context, 1) + b * (form.rows + 1);
+    split_rows(context.team, ptr, form.rows, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row)
+        for (int64_t e = ptr[row]; e < ptr[row + 1]; ++e)
+          std::memcpy(to + static_cast<size_t>(e) * bytes, from + static_cast<size_t>(row) * bytes, bytes);
+    });
+    std::memset(to + static_cast<size_t>(ptr[form.rows]) * bytes, 0,
+                static_cast<size_t>(form.edges - ptr[form.rows]) * bytes);
+  }
+}
+
+NeighborPointers lists_at(const KernelContext& context, size_t first) {
+  return {table(context, first), table(context, first + 1), table(context, first + 2), table(context, first + 3),
+          table(context, first + 4)};
+}
+
+void run_neighbor_sum(const NodeSignature& node, const KernelContext& context) {
+  const NeighborForm form = ops::neighbor_sum_form(node);
+  const NeighborPointers lists = lists_at(context, 1);
+  ops::check_neighbors(node, form, lists);
+  const int64_t heads = std::max<int64_t>(1, form.heads);
+  for (int64_t b = 0; b < form.batch; ++b) {
+    const EdgeSums call{
+        .x = floats(context, 0) + b * form.from() * form.width,
+        .width = form.width,
+        .from = (form.transposed ? lists.target : lists.source) + b * form.edges,
+        .edge = form.transposed ? lists.by_source + b * form.edges : nullptr,
+        .weight = form.weighted ? floats(context, 6) + b * form.edges * heads : nullptr,
+        .heads = heads,
+        .ptr = form.transposed ? lists.source_ptr + b * (form.sources + 1) : lists.ptr + b * (form.targets + 1),
+        .out = static_cast<float*>(context.outputs[0]) + b * form.to() * form.width};
+    split_rows(context.team, call.ptr, form.to(),
+               [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(SumEdges)(call, begin, end); });
+  }
+}
+
+void run_neighbor_dot(const NodeSignature& node, const KernelContext& context) {
+  const NeighborForm form = ops::neighbor_dot_form(node);
+  const NeighborPointers lists = lists_at(context, 2);
+  ops::check_neighbors(node, form, lists);
+  const int64_t heads = std::max<int64_t>(1, form.heads);
+  for (int64_t b = 0; b < form.batch; ++b) {
+    const EdgeProducts call{.a = floats(context, 0) + b * form.targets * form.width,
+                            .b = floats(context, 1) + b * form.sources * form.width,
+                            .width = form.width,
+                            .heads = heads,
+                            .source = lists.source + b * form.edges,
+                            .ptr = lists.ptr + b * (form.targets + 1),
+                            .out = static_cast<float*>(context.outputs[0]) + b * form.edges * heads};
+    split_rows(context.team, call.ptr, form.targets,
+               [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(MultiplyEdges)(call, begin, end); });
+    clear_tail(call.out, call.ptr, form.targets, form.edges, heads);
+  }
+}
+
+void add(Backend& backend, const std::string& op, void (*run)(const NodeSignature&, const KernelContext&),
+         bool any_type = false) {
+  cpu::add_hwy(
+      backend, op,
+      [any_type](const NodeSignature& node) {
+        return any_type || node.inputs[0].dtype == DType::kF32 ? "" : "it computes f32";
+      },
+      [run](const NodeSignature& node, int) {
+        cpu_level();
+        return [node, run](const KernelContext& context) { run(node, context); };
+      },
+      {}, {}, any_type);
+}
+
+}  // namespace
+
+void add_cpu_neighbors(Backend& backend) {
+  add(backend, "segment_sum", run_segment_sum);
+  add(backend, "segment_extreme", run_segment_extreme);
+  add(backend, "segment_softmax", run_segment_softmax);
+  add(backend, "segment_expand", run_segment_expand, true);
+  add(backend, "neighbor_sum", run_neighbor_sum);
+  add(backend, "neighbor_dot", run_neighbor_dot);
+}
+
+}  // namespace ramet::kernel
+#endif  // HWY_ONCE

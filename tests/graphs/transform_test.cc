@@ -1,0 +1,178 @@
+#include "ramet/graphs/transform.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "ramet/base/rng.h"
+#include "support/errors.h"
+
+namespace ramet::tests {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// One graph with edges source > target, in this order.
+GraphTables graph(int64_t nodes, const std::vector<std::pair<int32_t, int32_t>>& edges) {
+  GraphTables tables = homogeneous_tables();
+  tables.graphs = 1;
+  tables.nodes[0].ptr = {0, nodes};
+  tables.edges[0].ptr = {0, std::ssize(edges)};
+  for (const auto& [source, target] : edges) {
+    tables.edges[0].source.push_back(source);
+    tables.edges[0].target.push_back(target);
+  }
+  return tables;
+}
+
+std::vector<std::string> edges_of(const GraphTables& tables) {
+  const GraphSet set(tables, "graph");
+  std::vector<std::string> edges;
+  for (size_t e = 0; e < set.sources(0).size(); ++e)
+    edges.push_back(std::to_string(set.sources(0)[e]) + ">" + std::to_string(set.targets(0)[e]));
+  return edges;
+}
+
+std::vector<float> values_of(const GraphTables& tables, const std::string& key) {
+  const GraphSet set(tables, "graph");
+  const size_t field = set.field(key);
+  return field_floats(set.fields()[field], set.bytes(field));
+}
+
+TEST(Transform, ChangesEdges) {
+  GraphTables tables = graph(3, {{0, 1}, {0, 1}, {1, 1}, {2, 0}});
+  tables.set_field<float>({.name = "weight", .per = Per::kEdge, .of = "edge"}, {1, 2, 3, 4});
+  GraphTables one = tables;
+  apply_transform(one, "undirected", "edge");
+  EXPECT_THAT(edges_of(one), ElementsAre("1>0", "1>0", "2>0", "0>1", "0>1", "1>1", "0>2"));
+  EXPECT_THAT(values_of(one, "edge.weight"), ElementsAre(1, 2, 4, 1, 2, 3, 4));
+  apply_transform(one, "no-duplicates", "edge");
+  EXPECT_THAT(edges_of(one), ElementsAre("1>0", "2>0", "0>1", "1>1", "0>2"));
+  apply_transform(one, "self-loops", "edge");
+  EXPECT_THAT(edges_of(one), ElementsAre("0>0", "1>0", "2>0", "0>1", "1>1", "0>2", "2>2"));
+  EXPECT_THAT(values_of(one, "edge.weight"), ElementsAre(1, 1, 4, 1, 3, 4, 1));
+  apply_transform(one, "no-loops", "edge");
+  EXPECT_THAT(edges_of(one), ElementsAre("1>0", "2>0", "0>1", "0>2"));
+  apply_transform(one, "degree", "edge");
+  EXPECT_THAT(values_of(one, "node.degree"), ElementsAre(2, 1, 1));
+}
+
+TEST(Transform, NormalisesAsGcn) {
+  GraphTables tables = graph(3, {{0, 1}, {1, 0}});
+  apply_transform(tables, "self-loops", "edge");
+  apply_transform(tables, "gcn", "edge");
+  EXPECT_THAT(edges_of(tables), ElementsAre("0>0", "1>0", "0>1", "1>1", "2>2"));
+  EXPECT_THAT(values_of(tables, "edge.weight"), ElementsAre(0.5f, 0.5f, 0.5f, 0.5f, 1));
+  tables.set_field<float>({.name = "weight", .per = Per::kEdge, .of = "edge"}, {-1, 0, 0, 0, 0});
+  EXPECT_THAT(error_of([&] { gcn_normalise(tables, "edge"); }), HasSubstr("negative weights"));
+}
+
+TEST(Transform, NormalisesRows) {
+  GraphTables tables = graph(3, {});
+  tables.set_field<float>({.name = "x", .of = "node", .shape = Shape{2}}, {1, 3, 0, 0, -2, 2});
+  apply_transform(tables, "normalise=x", "edge");
+  EXPECT_THAT(values_of(tables, "node.x"), ElementsAre(0.25f, 0.75f, 0, 0, -0.5f, 0.5f));
+}
+
+/// Points in a cube, some of them equal.
+GraphTables cloud(int64_t nodes) {
+  GraphTables tables = graph(nodes, {});
+  std::vector<float> pos;
+  const RandomStream random(1, RandomPurpose::kTest, 0, 0);
+  for (int64_t i = 0; i < nodes * 3; ++i) pos.push_back(std::floor(random.uniform(static_cast<uint64_t>(i)) * 16) / 4);
+  tables.set_field({.name = "pos", .of = "node", .shape = Shape{3}}, pos);
+  return tables;
+}
+
+double squared(const std::vector<float>& pos, int64_t a, int64_t b) {
+  double sum = 0;
+  for (int64_t k = 0; k < 3; ++k)
+    sum += std::pow(double{pos[static_cast<size_t>(a * 3 + k)]} - double{pos[static_cast<size_t>(b * 3 + k)]}, 2);
+  return sum;
+}
+
+TEST(Transform, RadiusIsExactWithAndWithoutCells) {
+  for (const int64_t nodes : {40, 300}) {
+    GraphTables tables = cloud(nodes);
+    const std::vector<float> pos = values_of(tables, "node.pos");
+    std::vector<std::string> expected;
+    for (int64_t target = 0; target < nodes; ++target)
+      for (int64_t source = 0; source < nodes; ++source)
+        if (source != target && squared(pos, source, target) <= 1.25 * 1.25)
+          expected.push_back(std::to_string(source) + ">" + std::to_string(target));
+    apply_transform(tables, "radius=1.25", "edge");
+    EXPECT_EQ(edges_of(tables), expected) << nodes;
+    EXPECT_GT(expected.size(), 50u);
+    EXPECT_FLOAT_EQ(values_of(tables, "edge.distance")[0],
+                    static_cast<float>(std::sqrt(squared(pos, tables.edges[0].source[0], tables.edges[0].target[0]))));
+  }
+}
+
+TEST(Transform, NearestBreaksTiesByNumber) {
+  GraphTables tables = cloud(50);
+  const std::vector<float> pos = values_of(tables, "node.pos");
+  std::vector<std::string> expected;
+  for (int64_t target = 0; target < 50; ++target) {
+    std::vector<std::pair<double, int64_t>> others;
+    for (int64_t source = 0; source < 50; ++source)
+      if (source != target) others.emplace_back(squared(pos, source, target), source);
+    std::sort(others.begin(), others.end());
+    std::set<int64_t> nearest;
+    for (size_t i = 0; i < 6; ++i) nearest.insert(others[i].second);
+    for (const int64_t source : nearest) expected.push_back(std::to_string(source) + ">" + std::to_string(target));
+  }
+  apply_transform(tables, "nearest=6", "edge");
+  EXPECT_EQ(edges_of(tables), expected);
+  // Fewer nodes than neighbours: all of them.
+  GraphTables few = cloud(3);
+  nearest_edges(few, "edge", 5);
+  EXPECT_EQ(few.edges[0].source.size(), 6u);
+}
+
+/// Two cliques of `size` nodes that one edge joins.
+GraphTables two_cliques(int32_t size) {
+  std::vector<std::pair<int32_t, int32_t>> edges;
+  for (const int32_t first : {0, size})
+    for (int32_t a = 0; a < size; ++a)
+      for (int32_t b = 0; b < size; ++b)
+        if (a != b) edges.emplace_back(first + a, first + b);
+  edges.emplace_back(0, size);
+  return graph(2 * size, edges);
+}
+
+TEST(Transform, Partitions) {
+  GraphTables tables = two_cliques(8);
+  apply_transform(tables, "contiguous=4", "edge");
+  EXPECT_THAT(values_of(tables, "node.part"), ElementsAre(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3));
+  apply_transform(tables, "random=4", "edge");
+  std::vector<float> part = values_of(tables, "node.part");
+  for (const float k : {0, 1, 2, 3}) EXPECT_EQ(std::count(part.begin(), part.end(), k), 4);
+  if (has_metis()) {
+    apply_transform(tables, "metis=2", "edge");
+    part = values_of(tables, "node.part");
+    for (size_t i = 0; i < 16; ++i) EXPECT_EQ(part[i], i < 8 ? part[0] : 1 - part[0]) << i;
+  } else {
+    EXPECT_THAT(error_of([&] { apply_transform(tables, "metis=2", "edge"); }), HasSubstr("has no METIS"));
+  }
+  read_partition(tables, "edge", "0\n1\n0\n1\n0\n1\n0\n1\n0\n1\n0\n1\n0\n1\n0\n1\n", "graph.part.2");
+  EXPECT_EQ(values_of(tables, "node.part")[3], 1);
+  EXPECT_THAT(error_of([&] { read_partition(tables, "edge", "0\n", "p"); }), HasSubstr("one part for each node"));
+  EXPECT_THAT(error_of([&] { partition_nodes(tables, "edge", Partition::kRandom, 17); }), HasSubstr("so many parts"));
+}
+
+TEST(Transform, NamesWhatIsWrong) {
+  GraphTables tables = graph(2, {{0, 1}});
+  EXPECT_THAT(error_of([&] { apply_transform(tables, "loops", "edge"); }),
+              HasSubstr("unknown transform; found 'loops'; expected one of no-loops, "));
+  EXPECT_THAT(error_of([&] { apply_transform(tables, "radius", "edge"); }), HasSubstr("expected radius=R"));
+  EXPECT_THAT(error_of([&] { apply_transform(tables, "radius=-1", "edge"); }), HasSubstr("positive"));
+  EXPECT_THAT(error_of([&] { apply_transform(tables, "radius=2", "edge"); }), HasSubstr("have no positions"));
+  EXPECT_THAT(error_of([&] { apply_transform(tables, "gcn", "edges"); }), HasSubstr("found 'edges'; expected one of"));
+}
+
+}  // namespace
+}  // namespace ramet::tests

@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <numeric>
+
+#include "ops/op_cases.h"
+#include "ramet/base/rng.h"
+
+namespace ramet::tests {
+namespace {
+
+using Numbers = std::vector<double>;
+constexpr DType kF32 = DType::kF32, kI32 = DType::kI32;
+
+CaseInput f32(Shape shape) { return {{kF32, std::move(shape)}}; }
+CaseInput given(DType dtype, Shape shape, Numbers values) {
+  return {.type = {dtype, std::move(shape)}, .values = std::move(values)};
+}
+
+/// The lists of a batch of graphs, as operands of the ops.
+struct Lists {
+  int64_t batch = 1, targets = 0, sources = 0, edges = 0;
+  Numbers source, ptr, target, by_source, source_ptr;
+
+  std::vector<CaseInput> inputs() const {
+    return {given(kI32, {batch, edges}, source), given(kI32, {batch, targets + 1}, ptr),
+            given(kI32, {batch, edges}, target), given(kI32, {batch, edges}, by_source),
+            given(kI32, {batch, sources + 1}, source_ptr)};
+  }
+  CaseInput pointers() const { return given(kI32, {batch, targets + 1}, ptr); }
+  /// Adds a graph whose edges (source, target) are sorted by target; places behind them hold numbers out of range.
+  void add(std::vector<std::pair<int64_t, int64_t>> sorted) {
+    const auto list = [&](int64_t rows, auto end_of, Numbers& pointers) {
+      for (int64_t row = 0, at = 0; row <= rows; ++row) {
+        while (at < std::ssize(sorted) && end_of(sorted[static_cast<size_t>(at)]) < row) ++at;
+        pointers.push_back(static_cast<double>(at));
+      }
+    };
+    const auto fill = [&](Numbers& numbers) {
+      numbers.resize(numbers.size() + static_cast<size_t>(edges) - sorted.size(), 99);
+    };
+    for (const auto& edge : sorted) source.push_back(static_cast<double>(edge.first));
+    fill(source);
+    list(targets, [](const auto& edge) { return edge.second; }, ptr);
+    std::vector<int64_t> order(sorted.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return sorted[static_cast<size_t>(a)].first < sorted[static_cast<size_t>(b)].first;
+    });
+    for (const int64_t e : order) {
+      target.push_back(static_cast<double>(sorted[static_cast<size_t>(e)].second));
+      by_source.push_back(static_cast<double>(e));
+    }
+    fill(target), fill(by_source);
+    std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    list(sources, [](const auto& edge) { return edge.first; }, source_ptr);
+  }
+};
+
+std::vector<CaseInput> with(std::vector<CaseInput> first, const std::vector<CaseInput>& rest) {
+  first.insert(first.end(), rest.begin(), rest.end());
+  return first;
+}
+
+/// Row 0 has the edges from 1 and 2, row 1 none, row 2 one from 0; a fourth place is empty.
+void add_hand_made(std::vector<OpCase>& cases) {
+  Lists lists{
+      .targets = 3, .sources = 3, .edges = 4, .source = {}, .ptr = {}, .target = {}, .by_source = {}, .source_ptr = {}};
+  lists.add({{1, 0}, {2, 0}, {0, 2}});
+  const CaseInput edges = given(kF32, {1, 4, 2}, {1, -2, 3, 4, 5, 6, 7, 8}), ptr = lists.pointers();
+  cases.push_back({.op = "segment_sum", .name = "by_hand", .inputs = {edges, ptr}, .expected = {{4, 2, 0, 0, 5, 6}}});
+  cases.push_back({.op = "segment_sum",
+                   .name = "mean_by_hand",
+                   .inputs = {edges, ptr},
+                   .attributes = {{"mean", true}},
+                   .expected = {{2, 1, 0, 0, 5, 6}}});
+  cases.push_back({.op = "segment_extreme",
+                   .name = "by_hand",
+                   .inputs = {edges, ptr},
+                   .expected = {{3, 4, 0, 0, 5, 6}, {1, 1, -1, -1, 2, 2}}});
+  cases.push_back({.op = "segment_extreme",
+                   .name = "least_and_equal",
+                   .inputs = {given(kF32, {1, 4, 1}, {2, 2, 1, 0}), ptr},
+                   .attributes = {{"least", true}},
+                   .expected = {{2, 0, 1}, {0, -1, 2}},
+                   .gradient_tolerance = 0});
+  cases.push_back({.op = "segment_softmax",
+                   .name = "by_hand",
+                   .inputs = {given(kF32, {1, 4, 1}, {1, 1, -50, 9}), ptr},
+                   .expected = {{0.5, 0.5, 1, 0}}});
+  cases.push_back({.op = "segment_expand",
+                   .name = "by_hand",
+                   .inputs = {given(kF32, {1, 3, 2}, {1, 2, 3, 4, 5, 6}), ptr},
+                   .attributes = {{"edges", 4}},
+                   .expected = {{1, 2, 1, 2, 5, 6, 0, 0}}});
+  cases.push_back({.op = "segment_expand",
+                   .name = "integers",
+                   .inputs = {given(kI32, {1, 3}, {7, 8, 9}), ptr},
+                   .attributes = {{"edges", 4}},
+                   .expected = {{7, 7, 9, 0}}});
+  const CaseInput rows = given(kF32, {1, 3, 2}, {1, 2, 3, 4, 5, 6});
+  cases.push_back({.op = "neighbor_sum",
+                   .name = "by_hand",
+                   .inputs = with({rows}, lists.inputs()),
+                   .expected = {{8, 10, 0, 0, 1, 2}}});
+  cases.push_back({.op = "neighbor_sum",
+                   .name = "transposed_by_hand",
+                   .inputs = with(with({rows}, lists.inputs()), {given(kF32, {1, 4}, {2, 3, 4, 1})}),
+                   .attributes = {{"transposed", true}},
+                   .expected = {{20, 24, 2, 4, 3, 6}}});
+  cases.push_back({.op = "neighbor_sum",
+                   .name = "heads_by_hand",
+                   .inputs = with(with({rows}, lists.inputs()), {given(kF32, {1, 4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})}),
+                   .expected = {{18, 32, 0, 0, 5, 12}}});
+  cases.push_back({.op = "neighbor_dot",
+                   .name = "by_hand",
+                   .inputs = with({rows, given(kF32, {1, 3, 2}, {1, 10, 2, 20, 3, 30})}, lists.inputs()),
+                   .expected = {{42, 63, 65, 0}}});
+  cases.push_back({.op = "neighbor_dot",
+                   .name = "heads_by_hand",
+                   .inputs = with({rows, given(kF32, {1, 3, 2}, {1, 10, 2, 20, 3, 30})}, lists.inputs()),
+                   .attributes = {{"heads", 2}},
+                   .expected = {{2, 40, 3, 60, 5, 60, 0, 0}}});
+}
+
+/// Graphs of any size, with hubs, duplicates of edges, rows without edges, and empty places.
+void add_drawn(std::vector<OpCase>& cases, uint64_t number) {
+  const size_t before = cases.size();
+  const RandomStream stream(number, RandomPurpose::kTest, 6, 0);
+  uint64_t next = 0;
+  const auto below = [&](int64_t bound) {
+    return static_cast<int64_t>(stream.below(next++, static_cast<uint32_t>(bound)));
+  };
+  Lists lists{.batch = 1 + below(3),
+              .targets = 1 + below(9),
+              .sources = 1 + below(9),
+              .edges = below(5) == 0 ? 0 : 1 + below(40),
+              .source = {},
+              .ptr = {},
+              .target = {},
+              .by_source = {},
+              .source_ptr = {}};
+  for (int64_t b = 0; b < lists.batch; ++b) {
+    std::vector<std::pair<int64_t, int64_t>> edges;
+    for (int64_t e = below(lists.edges + 1); e > 0; --e)
+      edges.emplace_back(below(2) ? 0 : below(lists.sources), below(3) ? below(lists.targets) : lists.targets - 1);
+    std::stable_sort(edges.begin(), edges.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    lists.add(edges);
+  }
+  // Wide rows are for the kernels; their gradients are those of narrow ones.
+  const bool wide = number >= 6;
+  const std::vector<int64_t> sizes = wide ? std::vector<int64_t>{16, 17, 64, 70} : std::vector<int64_t>{1, 2, 3, 5};
+  const int64_t heads = 1 + below(wide ? 4 : 2);
+  const int64_t width = heads * sizes[static_cast<size_t>(below(4))];
+  const std::string name = "drawn_" + std::to_string(number);
+  const CaseInput edges = f32({lists.batch, lists.edges, width}), ptr = lists.pointers();
+  const CaseInput targets = f32({lists.batch, lists.targets, width}),
+                  sources = f32({lists.batch, lists.sources, width});
+  for (const bool other : {false, true}) {
+    const std::string suffix = other ? "_other" : "";
+    cases.push_back(
+        {.op = "segment_sum", .name = name + suffix, .inputs = {edges, ptr}, .attributes = {{"mean", other}}});
+    cases.push_back({.op = "segment_extreme",
+                     .name = name + suffix,
+                     .inputs = {edges, ptr},
+                     .attributes = {{"least", other}},
+                     .gradient_tolerance = 0});
+    const std::vector<CaseInput> from = with({other ? targets : sources}, lists.inputs());
+    const Attributes transposed{{"transposed", other}};
+    cases.push_back({.op = "neighbor_sum", .name = name + suffix, .inputs = from, .attributes = transposed});
+    cases.push_back({.op = "neighbor_sum",
+                     .name = name + "_weights" + suffix,
+                     .inputs = with(from, {f32({lists.batch, lists.edges})}),
+                     .attributes = transposed});
+    cases.push_back({.op = "neighbor_sum",
+                     .name = name + "_heads" + suffix,
+                     .inputs = with(from, {f32({lists.batch, lists.edges, heads})}),
+                     .attributes = transposed});
+  }
+  cases.push_back({.op = "segment_softmax", .name = name, .inputs = {edges, ptr}});
+  cases.push_back(
+      {.op = "segment_expand", .name = name, .inputs = {targets, ptr}, .attributes = {{"edges", lists.edges}}});
+  cases.push_back({.op = "neighbor_dot", .name = name, .inputs = with({targets, sources}, lists.inputs())});
+  cases.push_back({.op = "neighbor_dot",
+                   .name = name + "_heads",
+                   .inputs = with({targets, sources}, lists.inputs()),
+                   .attributes = {{"heads", heads}}});
+  for (size_t i = before; wide && i < cases.size(); ++i) cases[i].gradient_tolerance = 0;
+}
+
+}  // namespace
+
+void add_graph_cases(std::vector<OpCase>& cases) {
+  add_hand_made(cases);
+  for (uint64_t number = 0; number < 8; ++number) add_drawn(cases, number);
+}
+
+}  // namespace ramet::tests
