@@ -169,17 +169,6 @@ TEST(Partition, WhatAWeightsGradientIsMadeOfIsCutAsTheWeight) {
   EXPECT_GE(products, 4);
 }
 
-TEST(Partition, ATiedWeightOnTwoStagesIsRefusedWithTheWayOut) {
-  const Subject subject("bert", {"train.precision=f32"});
-  try {
-    partition(subject.step, parse_layout("p=2"));
-    FAIL() << "should have been refused";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("bert.embeddings.word_embeddings.weight"));
-    EXPECT_THAT(error.what(), HasSubstr("head=first"));
-  }
-}
-
 TEST(Partition, MoreStagesThanLayersAreRefused) {
   const Subject subject("gpt2", {"train.precision=f32"});
   try {
@@ -223,6 +212,13 @@ const std::vector<Case> kCases = {
      "",
      {"p=2 head=first", "p=4 head=first", "p=2 schedule=interleaved:2 head=first",
       "p=2 schedule=zero-bubble head=first", "p=3 layers=0+2+2 head=first"}},
+    {"tied_on_two_stages",
+     "bert",
+     {"train.precision=f32"},
+     "",
+     {"p=2 head=last", "p=4 head=last", "p=2 t=2 head=last", "p=2 r=2 rts=optimizer head=last",
+      "p=2 schedule=zero-bubble head=last"}},
+    {"tied_on_two_stages_bf16", "gpt2", {"train.precision=bf16"}, "layer", {"p=2 head=last", "p=4 head=last"}},
     {"shards", "bert", {"train.precision=f32"}, "", {"t=2", "t=4", "t=1x2", "t=2x2"}},
     {"shards_bf16", "gpt2", {"train.precision=bf16"}, "", {"t=2", "t=2x2", "t=2 sequence=true"}},
     {"sequence", "bert", {"train.precision=f32"}, "", {"t=2 sequence=true"}},

@@ -40,6 +40,14 @@ class InferredAxes(unittest.TestCase):
             with self.subTest(model=name):
                 self.assertEqual(trained(name, "p=2 t=2")[1], trained(name, "")[1])
 
+    def test_embeddings_that_stages_share_have_one_owner_and_change_no_bit(self):
+        for name in ("t5", "bart", "whisper", "deberta"):
+            with self.subTest(model=name):
+                whole, one = trained(name, "")
+                cut, two = trained(name, "p=2")
+                self.assertEqual(two, one)
+                self.assertEqual(cut.state_dict().keys(), whole.state_dict().keys())
+
     def test_patterns_override(self):
         step, cut = trained("bert", "t=2", axes={"*": ()})
         self.assertEqual(cut, trained("bert", "")[1])

@@ -206,8 +206,9 @@ class AttentionWriter {
       const std::string from = tensor_of(*call, "self");
       const int rank = program_.type(value)->shape.rank();
       const auto axis = [&](const char* name) {
-        const int64_t given = static_cast<int64_t>(number_of(*call, name).value_or(0));
-        return given < 0 ? given + rank : given;
+        // A number that no axis has, as one beyond the integers, leaves the product as it is.
+        const double given = number_of(*call, name).value_or(0);
+        return given >= -rank && given < rank ? static_cast<int64_t>(given < 0 ? given + rank : given) : int64_t{-1};
       };
       if (const int64_t a = axis("dim0"), b = axis("dim1"); std::min(a, b) == rank - 2 && std::max(a, b) == rank - 1)
         return from;

@@ -193,14 +193,12 @@ class Partitioner {
   }
 
   void cut_model(const LayerOrder& layers, const LayerCosts& costs, const SpreadResult& micro) {
-    std::vector<Chain> chains;
-    const Graph graph = hold_chains(micro.graph, names_of({StateKind::kChained}), chains);
     std::vector<int>& part_of_layer = into_.part_of_layer;
     if (into_.parts > 1) part_of_layer = parts_of_layers(layout_, costs.layers, costs.before, costs.after);
+    auto [graph, map, chains] = place(micro.graph, layers, names_of({StateKind::kChained}));
     const bool split = layout_.schedule == PipelineSchedule::kZeroBubble && layout_.p > 1;
     std::vector<bool> stays;
     for (const LayerActivations& layer : choices_) stays.push_back(!layer.stream);
-    const PartMap map = map_parts(graph, layers, part_of_layer, into_.parts, chains);
     homes_ = homes_of(graph, map, {});
     PieceCutter{.stage_of_part = into_.stage_of_part,
                 .layers = &layers,
@@ -214,6 +212,94 @@ class Partitioner {
     into_.times = pass_times();
     into_.table = make_schedule(layout_, into_.lanes * into_.micro_batches_per_lane, &into_.times);
     if (!chains.empty()) check_order(chains[0].state);
+  }
+
+  struct Placed {
+    Graph graph;
+    PartMap map;
+    std::vector<Chain> chains;
+  };
+
+  /// The graph with its held states and each node's part. A state that nodes of several stages read, as an embedding
+  /// that encoder and decoder share, is held too: one stage owns the state, and the others get its value through the
+  /// pipeline and send back their parts of its gradient.
+  Placed place(const Graph& graph, const LayerOrder& layers, const std::set<std::string>& held) const {
+    Placed placed;
+    placed.graph = hold_chains(graph, held, placed.chains);
+    placed.map = map_parts(placed.graph, layers, into_.part_of_layer, into_.parts, placed.chains);
+    std::set<std::string> names = states_of_several_stages(placed.graph, placed.map);
+    if (names.empty()) return placed;
+    names.insert(held.begin(), held.end());
+    placed.chains.clear();
+    placed.graph = hold_chains(graph, names, placed.chains);
+    std::erase_if(placed.chains, [&](const Chain& chain) { return !held.contains(chain.state); });
+    placed.map = map_parts(placed.graph, layers, into_.part_of_layer, into_.parts, placed.chains);
+    std::erase_if(names, [&](const std::string& name) { return held.contains(name); });
+    gather_at_owners(placed, names);
+    return placed;
+  }
+
+  /// A weight's copies are one thing here: they are made where the weight is.
+  const std::string& home_name(const std::string& state) const {
+    const std::string& weight = step_.state(state).weight();
+    return weight.empty() ? state : weight;
+  }
+
+  static std::set<ValueId> states_of(const Graph& graph) {
+    std::set<ValueId> states;
+    for (const GraphInput& input : graph.inputs())
+      if (input.role == InputRole::kState) states.insert(input.value);
+    return states;
+  }
+
+  /// Copies of a held weight are read in its first part, and its gradients are added up there.
+  void gather_at_owners(Placed& placed, const std::set<std::string>& held) const {
+    const Graph& graph = placed.graph;
+    const std::set<ValueId> states = states_of(graph);
+    std::map<std::string, int> owner;  // the part of each weight
+    const auto each_held = [&](const auto& visit) {
+      for (size_t n = 0; n < graph.nodes().size(); ++n)
+        for (ValueId input : graph.nodes()[n].inputs)
+          if (states.contains(input) && held.contains(graph.value(input).name))
+            visit(home_name(graph.value(input).name), placed.map.part[n]);
+    };
+    each_held([&](const std::string& home, int part) {
+      int& first = owner.emplace(home, part).first->second;
+      first = std::min(first, part);
+    });
+    each_held([&](const std::string& home, int& part) { part = owner.at(home); });
+    std::vector<bool> moved(graph.nodes().size(), false);
+    for (size_t n = 0; n < graph.nodes().size(); ++n) {
+      if (!placed.map.backward[n]) continue;
+      const auto move = [&](int to) { moved[n] = true, placed.map.part[n] = std::min(placed.map.part[n], to); };
+      for (ValueId input : graph.nodes()[n].inputs) {
+        const Value& value = graph.value(input);
+        if (value.producer != kNoNode) {
+          const auto producer = static_cast<size_t>(value.producer);
+          if (moved[producer]) move(placed.map.part[producer]);
+        } else if (states.contains(input) && graph.find_output(value.name)) {
+          if (const auto found = owner.find(home_name(value.name)); found != owner.end()) move(found->second);
+        }
+      }
+    }
+  }
+
+  /// The states that nodes on several stages read and that the graph does not change, with the copies of a weight.
+  std::set<std::string> states_of_several_stages(const Graph& graph, const PartMap& map) const {
+    const std::set<std::string> constants = names_of({StateKind::kConstant});
+    const std::set<ValueId> states = states_of(graph);
+    std::map<std::string, std::set<int>> stages;
+    std::set<std::string> read, found;
+    for (size_t n = 0; n < graph.nodes().size(); ++n)
+      for (ValueId input : graph.nodes()[n].inputs) {
+        const std::string& name = graph.value(input).name;
+        if (map.anywhere[n] || !states.contains(input) || constants.contains(name) || graph.find_output(name)) continue;
+        read.insert(name);
+        stages[home_name(name)].insert(into_.stage_of_part[static_cast<size_t>(map.part[n])]);
+      }
+    for (const std::string& name : read)
+      if (stages.at(home_name(name)).size() > 1) found.insert(name);
+    return found;
   }
 
   /// The first part whose nodes read each state, or what `derive` makes of it; of states that the graph does not read,
@@ -272,9 +358,7 @@ class Partitioner {
   /// A program that reads data is cut as the model is: its parts in the order of the forward pass, then, where it has a
   /// backward pass, in reverse.
   void cut_program(const LayerOrder& layers, const SpreadResult& program, int index) {
-    std::vector<Chain> chains;
-    const Graph graph = hold_chains(program.graph, names_of({StateKind::kChained, StateKind::kKept}), chains);
-    PartMap map = map_parts(graph, layers, into_.part_of_layer, into_.parts, chains);
+    auto [graph, map, chains] = place(program.graph, layers, names_of({StateKind::kChained, StateKind::kKept}));
     const int last = 2 * into_.parts - 1;
     std::vector<int> stage_of_place = into_.stage_of_part;
     if (std::find(map.backward.begin(), map.backward.end(), true) != map.backward.end())
