@@ -21,5 +21,6 @@ std::vector<RecipeKey> model_file_keys();
 std::vector<RecipeKey> array_keys();  ///< that models that read arrays share
 std::vector<RecipeKey> image_keys();
 std::vector<RecipeKey> sparse_keys();
+std::vector<RecipeKey> graph_keys();
 
 }  // namespace ramet::recipe
