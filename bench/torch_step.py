@@ -2,13 +2,14 @@
 
     python bench/torch_step.py                                   # BERT-base, GPT-2, ViT-B, T5-small, Wav2Vec2-base
     python bench/torch_step.py --only bert-base --rounds 1 --steps 3 --without "torch compiled"
-    python bench/torch_step.py --only bert-base --results build/torch_step.jsonl --layout recompute=cheap
+    python bench/torch_step.py --only bert-base --results build/torch_step.jsonl --layout recompute=layer --device-memory 1.52GiB --small
 
-Both sides keep f32 weights and compute products in bf16 (PyTorch: autocast, fused AdamW). Each round runs Ramet, PyTorch
+Both sides keep f32 weights, compute products in bf16 (PyTorch: autocast, fused AdamW) and clip no gradients. Each round runs Ramet, PyTorch
 eager and PyTorch compiled once, each as a process of its own on the same processors; the ratio is that of the medians over
 rounds, against the better of PyTorch's two. Also shown: seconds of the export, the import and the compilation, the time
 until the first step is done, the time that a Python call of a step takes beside the step itself, and peak memory (of both
-with the interpreter and PyTorch's libraries; of Ramet also with the module and what torch.export needed).
+with the interpreter and the libraries, which imported_bytes counts; of Ramet also with the module, unless it is released,
+and what torch.export needed).
 
 --results FILE keeps each process's numbers: what is there is not run again. TORCHINDUCTOR_CACHE_DIR keeps what PyTorch has
 compiled. Needs the Python package (RAMET_PYTHON) and the peers: scripts/setup.sh --peers.
@@ -45,9 +46,11 @@ class Results:
 
 
 def words_of(args, case, side):
-    words = ["--case", case, "--side", side, "--steps", args.steps, "--threads", args.threads]
+    words = ["--case", case, "--side", side, "--steps", args.steps, "--threads", args.threads, "--clip", args.clip]
     if side == "ramet":
-        words += ["--layout", args.layout, "--device-memory", args.device_memory]
+        words += ["--layout", args.layout, "--device-memory", args.device_memory,
+                  "--moments", args.moments]
+        words += ["--small"] if args.small else []
     return words
 
 
@@ -71,6 +74,10 @@ def main():
     parser.add_argument("--results", type=pathlib.Path)
     parser.add_argument("--layout", default="")
     parser.add_argument("--device-memory", default="")
+    parser.add_argument("--small", action="store_true",
+                        help="Ramet with update_in_backward, release_module and no predict(); wants --layout recompute=layer")
+    parser.add_argument("--moments", default="f32", help="of Ramet, f32 or bf16")
+    parser.add_argument("--clip", type=float, default=0, help="both sides clip the gradients to this norm")
     args = parser.parse_args()
     runners, processors, results = runners_of(args), first_processors(args.threads), Results(args.results)
     for case in args.only or CASES:

@@ -37,22 +37,22 @@ def speech(samples):
 
 
 CASES = {
-    "bert-base": (lambda: transformers.BertForMaskedLM(transformers.BertConfig()), lambda: ids(16, 128)),
-    "gpt2": (lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False)), lambda: ids(2, 1024)),
-    "vit-b": (lambda: transformers.ViTForImageClassification(transformers.ViTConfig(num_labels=10)), lambda: pixels(16)),
-    "t5-small": (lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(use_cache=False,
-                                                                                       decoder_start_token_id=0)),
+    "bert-base": ("BertForMaskedLM", "BertConfig", {}, lambda: ids(16, 128)),
+    "gpt2": ("GPT2LMHeadModel", "GPT2Config", dict(use_cache=False), lambda: ids(2, 1024)),
+    "vit-b": ("ViTForImageClassification", "ViTConfig", dict(num_labels=10), lambda: pixels(16)),
+    "t5-small": ("T5ForConditionalGeneration", "T5Config", dict(use_cache=False, decoder_start_token_id=0),
                  lambda: ids(16, 128)),
-    "wav2vec2-base": (lambda: transformers.Wav2Vec2ForSequenceClassification(transformers.Wav2Vec2Config(
-        apply_spec_augment=False, layerdrop=0.0, num_labels=10)), lambda: speech(4)),
+    "wav2vec2-base": ("Wav2Vec2ForSequenceClassification", "Wav2Vec2Config",
+                      dict(apply_spec_augment=False, layerdrop=0.0, num_labels=10), lambda: speech(4)),
 }
 
 
 def ramet_step(module, optimizer, batch, args, found):
     import ramet.torch as rt
     step = rt.training_model(module, optimizer, example=batch, loss="loss", options=rt.Options(
-        precision="bf16", max_grad_norm=1.0, threads=args.threads, layout=args.layout,
-        device_memory=args.device_memory or None))
+        precision="bf16", max_grad_norm=args.clip or None, threads=args.threads, layout=args.layout,
+        device_memory=args.device_memory or None, release_module=args.small, update_in_backward=args.small,
+        predicts=not args.small, moments=args.moments))
     found |= {name + "_seconds": seconds for name, seconds in step.build_seconds.items()}
 
     def run():
@@ -62,16 +62,17 @@ def ramet_step(module, optimizer, batch, args, found):
     return run
 
 
-def torch_step(module, optimizer, batch, compiled):
+def torch_step(module, optimizer, batch, args):
     def train():
         with torch.autocast("cpu", torch.bfloat16):
             loss = module(**batch)["loss"]
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+        if args.clip:
+            torch.nn.utils.clip_grad_norm_(module.parameters(), args.clip)
         optimizer.step()
         return 0.0
-    if compiled:
+    if args.side == "torch compiled":
         module.compile()
     return train
 
@@ -88,18 +89,23 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--layout", default="", help="of Ramet, such as recompute=cheap")
     parser.add_argument("--device-memory", default="", help="that Ramet's program may take, such as 1.9GiB")
+    parser.add_argument("--small", action="store_true", help="Ramet: update_in_backward, release_module, no predict()")
+    parser.add_argument("--moments", default="f32", help="Ramet: their type, f32 or bf16")
+    parser.add_argument("--clip", type=float, default=0, help="largest norm of the gradients; 0: any")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
-    make, make_batch = CASES[args.case]
+    model_class, config_class, settings, make_batch = CASES[args.case]
+    model_class = getattr(transformers, model_class)  # transformers imports its own needs only here
+    config = getattr(transformers, config_class)(**settings)
     if args.side == "ramet":
         import ramet.torch  # a part of what the process has before there is a model
     found = {"imported_bytes": peak_bytes()}
-    module, batch = without_dropout(make()).train(), make_batch()
+    module, batch = without_dropout(model_class(config)).train(), make_batch()
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=args.side != "ramet")
     began = time.perf_counter()
     run = ramet_step(module, optimizer, batch, args, found) if args.side == "ramet" else \
-        torch_step(module, optimizer, batch, args.side == "torch compiled")
+        torch_step(module, optimizer, batch, args)
     run()
     ready = time.perf_counter() - began
     seconds, overheads = [], []

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,9 +14,12 @@ namespace ramet::v0 {
 struct TorchTensor {
   std::string name;  ///< in the module's state_dict ("encoder.layer.0.weight"), or the name of the constant
   TensorType type;
-  ArrayView numbers;      ///< its values, row-major
+  ArrayView numbers{};    ///< its values, row-major
   std::string storage{};  ///< tensors with the same text are one tensor (tied weights); "": of its own
   bool trained = true;    ///< of a parameter: requires_grad
+  /// In place of `numbers`, of a tensor of f32: writes the elements from `first` on. A trained weight is read in pieces
+  /// whenever a program gets its first values, so the model has no copy of it; others are read once.
+  std::function<void(int64_t first, std::span<float> to)> fill{};
 };
 
 /// A module that torch.export has traced: its programs as the text that torch.export writes (models/model.json of a
@@ -35,6 +40,8 @@ struct TorchModule {
   std::vector<std::pair<std::string, std::vector<WeightAxis>>> axes{};
   /// Paths of the modules that are parts, as "encoder.layer.*"; empty: lists of modules of one class.
   std::vector<std::string> parts{};
+  /// With `training`: whether there is a program that gives the module's outputs. It takes the memory that they need.
+  bool predicts = true;
   uint64_t seed = 0;  ///< of random numbers
 };
 

@@ -31,13 +31,19 @@ struct TrainOptions {
   double max_gradient_norm = 0;    ///< gradients of a larger norm are scaled down to it; 0: never
   double loss_scale = 1;           ///< factor on the loss before differentiation; 0: automatic (for kF16)
   bool loss_mean_of_step = false;  ///< the loss is the mean over all items of a step, not of its micro-batches' means
-  uint64_t seed = 0;               ///< of initial weights and dropout
+  Precision moments = Precision::kF32;  ///< of the optimizer; kBF16 (SGD, Adam, LAMB): rounded stochastically
+  uint64_t seed = 0;                    ///< of initial weights and dropout
 
   // --- where and when ---
   std::string layout{};       ///< such as "p=2 phases=2 offload=optimizer" (docs/layouts.md); "": one device
   int threads = 0;            ///< of all devices together; 0: as the layout says, else all processors
   int64_t device_memory = 0;  ///< bytes that each device may use; 0: what is available
   std::string device{};       ///< kind of devices, such as "cpu"; "": the default
+
+  /// Each weight is updated as soon as its gradient is there, so gradients are not all in memory at once. Needs one
+  /// micro-batch a step, no max_gradient_norm and a fixed loss_scale. A step with a gradient that is not finite then
+  /// leaves weights of both steps: go on from a checkpoint.
+  bool update_in_backward = false;
 
   // --- for `fit` ---
   int64_t evaluate_every = 0, save_every = 0;  ///< steps; 0: at the end. Step 0 is evaluated too
@@ -132,8 +138,8 @@ class RAMET_API Training {
   /// The model's metrics, without dropout, on the held-out data or on these samples (whole micro-batches).
   Metrics evaluate();
   Metrics evaluate(const NamedViews& samples);
-  /// The model's outputs for any number of samples, in the order of the samples. Inputs that the outputs do not depend on
-  /// may be left out.
+  /// The model's outputs for any number of samples, in the order of the samples. Inputs that the outputs do not depend
+  /// on may be left out.
   Arrays predict(const NamedViews& samples);
   /// Runs a program on request on whole micro-batches of samples; without samples once, when it has no inputs.
   Arrays run(const std::string& program, const NamedViews& samples = {});

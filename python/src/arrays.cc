@@ -118,11 +118,17 @@ std::vector<std::byte> narrowed(const std::string& name, const ramet::ArrayView&
   return bytes;
 }
 
-std::optional<DType> input_type(const ramet::Model* model, const std::string& name) {
-  if (!model) return std::nullopt;
-  const auto inputs = model->inputs();
+/// The type of a micro-batch of an input; nothing where the model has no such input.
+std::optional<ramet::TensorType> input_type(const ramet::Model& model, const std::string& name) {
+  const auto inputs = model.inputs();
   if (std::find(inputs.begin(), inputs.end(), name) == inputs.end()) return std::nullopt;
-  return model->type_of(name).dtype;
+  return model.type_of(name);
+}
+
+ramet::Shape shape_of(const Imported& array) {
+  std::vector<int64_t> dims;
+  for (size_t axis = 0; axis < array.ndim(); ++axis) dims.push_back(static_cast<int64_t>(array.shape(axis)));
+  return ramet::Shape(std::move(dims));
 }
 
 /// The array as nanobind sees it. bf16 of ml_dtypes is an array of u16 to it.
@@ -162,6 +168,7 @@ void Feeds::add(const std::string& name, nb::handle given, std::optional<DType> 
   }
   if (dtype == DType::kI64 && wanted == DType::kI32) view = owned(DType::kI32, narrowed(name, view));
   views_.emplace_back(name, view);
+  shapes_.push_back(shape_of(array));
   kept_.push_back(nb::cast(array));
   kept_.push_back(std::move(object));
 }
@@ -170,8 +177,29 @@ Feeds::Feeds(const nb::dict& arrays, const ramet::Model* model) {
   for (const auto& [name, array] : arrays) {
     if (!nb::isinstance<nb::str>(name)) refuse("", "a name of type " + class_name(name));
     const auto text = nb::cast<std::string>(name);
-    add(text, array, input_type(model, text));
+    const auto type = model ? input_type(*model, text) : std::nullopt;
+    add(text, array, type ? std::optional(type->dtype) : std::nullopt);
   }
+  if (model) check_samples(*model);
+}
+
+void Feeds::check_samples(const ramet::Model& model) const {
+  std::string found, expected;
+  for (size_t i = 0; i < views_.size(); ++i) {
+    const std::string& name = views_[i].first;
+    const auto type = input_type(model, name);
+    if (!type) continue;
+    const auto& wanted = type->shape.dims();
+    const auto& dims = shapes_[i].dims();
+    if (dims.size() == wanted.size() && std::equal(dims.begin() + 1, dims.end(), wanted.begin() + 1)) continue;
+    found += (found.empty() ? "" : ", ") +
+             ("'" + name + "' " + ramet::TensorType{views_[i].second.dtype(), shapes_[i]}.text());
+    expected += (expected.empty() ? "" : ", ") + ("'" + name + "' " + type->text());
+  }
+  if (!found.empty())
+    throw ramet::ShapeError({.what = "arrays of another shape than the model reads",
+                             .found = found,
+                             .expected = expected + ", with any number of samples as the first dimension"});
 }
 
 ArrayArgument::ArrayArgument(nb::handle given, std::optional<DType> list_type) {
@@ -179,9 +207,7 @@ ArrayArgument::ArrayArgument(nb::handle given, std::optional<DType> list_type) {
   nb::object object = prepared(given, "", list_type, torch);
   std::optional<DType> known;
   const Imported array = import_array(object, "", known);
-  std::vector<int64_t> dims;
-  for (size_t axis = 0; axis < array.ndim(); ++axis) dims.push_back(static_cast<int64_t>(array.shape(axis)));
-  shape = ramet::Shape(std::move(dims));
+  shape = shape_of(array);
   feeds.add("", object, list_type);
 }
 

@@ -13,13 +13,18 @@ class Feeds {
  public:
   Feeds() = default;
   /// `arrays`: a dictionary of arrays by name, each with __dlpack__ or the buffer protocol, or numbers in lists.
-  /// `model`: where it has an input of the name, i64 numbers become the i32 of the input if all fit, and lists get its
-  /// type. Throws Error for what is no array of numbers in the memory of the processor.
+  /// `model`: where it has an input of the name, i64 numbers become the i32 of the input if all fit, lists get its type,
+  /// and check_samples is called. Throws Error for what is no array of numbers in the memory of the processor.
   Feeds(const nb::dict& arrays, const ramet::Model* model);
+  /// Throws ShapeError when an array for an input of the model has other dimensions behind the first, which counts
+  /// samples.
+  void check_samples(const ramet::Model& model) const;
   /// `wanted`: the type of the input of the name.
   void add(const std::string& name, nb::handle array, std::optional<ramet::DType> wanted);
 
   const ramet::NamedViews& views() const { return views_; }
+  /// The shapes of the views.
+  const std::vector<ramet::Shape>& shapes() const { return shapes_; }
   /// Whether a tensor of PyTorch was among the arrays.
   bool torch() const { return torch_; }
 
@@ -27,6 +32,7 @@ class Feeds {
   ramet::ArrayView owned(ramet::DType dtype, std::vector<std::byte> bytes);
 
   ramet::NamedViews views_;
+  std::vector<ramet::Shape> shapes_;
   std::vector<nb::object> kept_;
   std::deque<std::vector<std::byte>> copies_;
   bool torch_ = false;

@@ -52,12 +52,12 @@ class PySource final : public ramet::Source {
     Feeds feeds;
     feeds.add(place.name, array, place.type.dtype);
     const ramet::ArrayView& view = feeds.views()[0].second;
-    if (view.dtype() != place.type.dtype || view.elements() != place.type.elements())
-      throw ramet::ShapeError(
-          {.what = "a source gave other samples than the model reads",
-           .where = "'" + place.name + "'",
-           .found = std::to_string(view.elements()) + " numbers of " + std::string(ramet::name_of(view.dtype())),
-           .expected = place.type.text()});
+    const ramet::TensorType type{view.dtype(), feeds.shapes()[0]};
+    if (type != place.type)
+      throw ramet::ShapeError({.what = "a source gave other samples than the model reads",
+                               .where = "'" + place.name + "'",
+                               .found = type.text(),
+                               .expected = place.type.text()});
     std::memcpy(place.data, view.data(), static_cast<size_t>(view.bytes()));
   }
 

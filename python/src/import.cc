@@ -1,5 +1,7 @@
 #include <nanobind/stl/filesystem.h>
 
+#include <cstring>
+
 #include "arrays.h"
 #include "builder.h"
 
@@ -29,22 +31,48 @@ std::vector<std::pair<std::string, std::vector<ramet::WeightAxis>>> axes_of(cons
   return all;
 }
 
+/// A piece of a tensor: `count` elements from `first` on.
+using PieceOf = std::function<nb::object(int64_t first, int64_t count)>;
+
+/// The function of Python as one that writes into memory. It may be called without the GIL.
+std::function<void(int64_t, std::span<float>)> filler(const std::string& name, PieceOf piece_of) {
+  return [name, piece_of = std::move(piece_of)](int64_t first, std::span<float> to) {
+    const nb::gil_scoped_acquire gil;
+    const ArrayArgument piece(piece_of(first, static_cast<int64_t>(to.size())));
+    if (piece.view().dtype() != ramet::DType::kF32 || piece.view().elements() != static_cast<int64_t>(to.size()))
+      throw ramet::Error({.what = "a piece of a tensor is of another type or size",
+                          .where = "'" + name + "' from element " + std::to_string(first),
+                          .found = std::to_string(piece.view().elements()) + " of " +
+                                   std::string(ramet::name_of(piece.view().dtype())),
+                          .expected = std::to_string(to.size()) + " of f32"});
+    if (!to.empty()) std::memcpy(to.data(), piece.view().data(), to.size_bytes());
+  };
+}
+
 }  // namespace
 
 void bind_import(nb::module_& m) {
   nb::class_<PyTorchTensor>(m, "TorchTensor", "A parameter, a buffer or a constant tensor of a PyTorch module.")
       .def(
           "__init__",
-          [](PyTorchTensor* self, const std::string& name, nb::object numbers, const std::string& storage,
-             bool trained) {
-            auto kept = std::make_shared<const ArrayArgument>(numbers);
+          [](PyTorchTensor* self, const std::string& name, nb::object numbers, const std::string& storage, bool trained,
+             const std::vector<int64_t>& shape) {
+            std::shared_ptr<const ArrayArgument> kept;
             ramet::TorchTensor tensor;
-            tensor.name = name, tensor.type = {kept->view().dtype(), kept->shape}, tensor.numbers = kept->view();
-            tensor.storage = storage, tensor.trained = trained;
+            if (nb::hasattr(numbers, "__call__")) {
+              tensor.type = {ramet::DType::kF32, ramet::Shape(shape)};
+              tensor.fill = filler(name, nb::cast<PieceOf>(numbers));
+            } else {
+              kept = std::make_shared<const ArrayArgument>(numbers);
+              tensor.type = {kept->view().dtype(), kept->shape}, tensor.numbers = kept->view();
+            }
+            tensor.name = name, tensor.storage = storage, tensor.trained = trained;
             new (self) PyTorchTensor{std::move(tensor), std::move(kept)};
           },
-          "name"_a, "numbers"_a, "storage"_a = "", "trained"_a = true,
-          "`storage`: tensors with the same text are one tensor (tied weights); '': of its own.")
+          "name"_a, "numbers"_a, "storage"_a = "", "trained"_a = true, "shape"_a = std::vector<int64_t>{},
+          "`storage`: tensors with the same text are one tensor (tied weights); '': of its own. `numbers` may be a "
+          "function "
+          "of (first, count) that gives so many elements, f32, from that one on; then `shape` is the tensor's.")
       .def_prop_ro("name", [](const PyTorchTensor& self) { return self.tensor.name; });
   const auto module_of = [](const std::string& name, std::string training, std::string evaluation,
                             const std::vector<const PyTorchTensor*>& tensors, std::vector<std::string> outputs,
@@ -61,15 +89,18 @@ void bind_import(nb::module_& m) {
       "import_torch",
       [=](const std::string& name, std::string training, std::string evaluation,
           const std::vector<const PyTorchTensor*>& tensors, std::vector<std::string> outputs, const std::string& loss,
-          const std::string& loss_items, const AxesArgument& axes, std::vector<std::string> parts, uint64_t seed) {
-        const ramet::TorchModule module = module_of(name, std::move(training), std::move(evaluation), tensors,
-                                                    std::move(outputs), loss, loss_items, axes, std::move(parts), seed);
+          const std::string& loss_items, const AxesArgument& axes, std::vector<std::string> parts, uint64_t seed,
+          bool predicts) {
+        ramet::TorchModule module = module_of(name, std::move(training), std::move(evaluation), tensors,
+                                              std::move(outputs), loss, loss_items, axes, std::move(parts), seed);
+        module.predicts = predicts;
         const nb::gil_scoped_release released;
         return ramet::import_torch(module);
       },
       nb::kw_only(), "name"_a = "module", "training"_a = "", "evaluation"_a = "",
       "tensors"_a = std::vector<const PyTorchTensor*>{}, "outputs"_a = std::vector<std::string>{}, "loss"_a = "",
       "loss_items"_a = "", "axes"_a = AxesArgument{}, "parts"_a = std::vector<std::string>{}, "seed"_a = uint64_t(0),
+      "predicts"_a = true,
       "A module that torch.export has traced as a model of Ramet (see ramet/import.h). `training` and `evaluation` are "
       "the texts of models/model.json of a .pt2 file.");
   m.def(

@@ -65,6 +65,8 @@ class PyTraining {
  public:
   PyTraining(const ramet::Model& model, const ramet::TrainOptions& options, const PyData& train, const PyData& held_out)
       : kept_train_(train.kept), kept_held_out_(held_out.kept) {
+    for (const auto& kept : {kept_train_, kept_held_out_})
+      if (kept) kept->check_samples(model);
     const nb::gil_scoped_release released;
     engine_.emplace(model, options, train.data, held_out.data);
   }

@@ -7,6 +7,7 @@
 #include "ramet/base/file.h"
 #include "ramet/front/torch_json.h"
 #include "ramet/kernel/interpret.h"
+#include "ramet/transform/filled_state.h"
 
 namespace ramet::tests {
 namespace {
@@ -14,8 +15,10 @@ namespace {
 using front::ImportedModel;
 using front::ModuleTensor;
 using front::TracedModule;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string sample(const std::string& name) {
   return read_file(std::string(RAMET_SOURCE_DIR) + "/tests/samples/front/" + name);
@@ -97,6 +100,34 @@ TEST(Module, ParametersWithoutGradientAreConstants) {
   ASSERT_TRUE(find(imported.model.states, "frozen"));
   EXPECT_EQ(find(imported.model.states, "frozen")->kind, StateKind::kConstant);
   EXPECT_EQ(find(imported.model.states, "unused")->kind, StateKind::kConstant);
+}
+
+TEST(Module, NumbersThatAreReadLaterAreReadAtOnceForConstants) {
+  TracedModule module = mlp();
+  std::vector<std::string> read;
+  for (ModuleTensor& tensor : module.tensors) {
+    if (tensor.type().dtype != DType::kF32 || !tensor.trained) continue;
+    tensor.later = tensor.type();
+    tensor.fill = [&read, name = tensor.name, data = tensor.data](int64_t first, std::span<float> to) {
+      read.push_back(name);
+      for (size_t i = 0; i < to.size(); ++i)
+        to[i] = static_cast<float>(data.tensor().get(first + static_cast<int64_t>(i)));
+    };
+    tensor.data = TensorData();
+  }
+  const ImportedModel imported = front::import_module(std::move(module)), whole = front::import_module(mlp());
+  EXPECT_THAT(read, Not(Contains("first.weight")));
+  EXPECT_THAT(read, Contains("unused"));
+  const StateTensor& constant = *find(imported.model.states, "unused");
+  EXPECT_EQ(constant.kind, StateKind::kConstant);
+  EXPECT_EQ(constant.init.data->hash(), find(whole.model.states, "unused")->init.data->hash());
+  const StateTensor& weight = *find(imported.model.weights, "first.weight");
+  ASSERT_TRUE(fill_of(weight.init));
+  const TensorData& numbers = *find(whole.model.weights, "first.weight")->init.data;
+  EXPECT_EQ(weight.init.of_element(5), numbers.tensor().get(5));
+  std::vector<float> piece(3);
+  fill_of(weight.init)->fill(4, piece);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(piece[static_cast<size_t>(i)], numbers.tensor().get(4 + i));
 }
 
 TEST(Module, BuffersChangeAsTheProgramSays) {

@@ -118,7 +118,7 @@ class Steps(unittest.TestCase):
             module = seeded(lambda: Net(norm=True))
             step = rt.training_model(module, torch.optim.AdamW(module.parameters(), lr=0.01), example=batch(), loss="loss",
                                      options=rt.Options(layout=layout, micro_batches=4, lanes=2, threads=2,
-                                                        parts=["first", "last"]))
+                                                        release_module=layout != "", parts=["first", "last"]))
             losses = tuple(step(**batch(16, seed=i)).loss for i in range(3))
             found.add((losses, step.weights_hash()))
         self.assertEqual(len(found), 1)
@@ -229,6 +229,81 @@ class Weights(unittest.TestCase):
         self.assertFalse(torch.equal(module.first.weight, before["first.weight"]))
         out = module.eval()(**batch())["out"]
         torch.testing.assert_close(step.predict(**batch())["out"], out, rtol=1e-4, atol=1e-5)
+
+    def test_a_released_module_gets_its_weights_back(self):
+        class Tied(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = nn.Embedding(11, 6)
+                self.head = nn.Linear(6, 11, bias=False)
+                self.frozen = nn.Parameter(torch.ones(6), requires_grad=False)
+                self.spare = nn.Parameter(torch.full((3,), 2.0))
+                self.head.weight = self.embed.weight
+
+            def forward(self, ids):
+                return nn.functional.cross_entropy(self.head(self.embed(ids) * self.frozen).flatten(0, 1), ids.flatten())
+
+        ids = {"ids": torch.arange(12).reshape(2, 6) % 11}
+        make = lambda module, **options: rt.training_model(module, torch.optim.AdamW(module.parameters(), lr=0.1), example=ids,
+                                                           options=rt.Options(**TINY, **options))
+        kept, released = two(Tied)
+        expected, step = make(kept), make(released, release_module=True)
+        self.assertTrue(released.embed.weight.isnan().all())
+        self.assertEqual(released.embed.weight.untyped_storage().nbytes(), 4)
+        self.assertTrue(torch.equal(released.frozen, kept.frozen))
+        for _ in range(2):
+            self.assertEqual(step(**ids).loss, expected(**ids).loss)
+        self.assertEqual(step.weights_hash(), expected.weights_hash())
+        torch.testing.assert_close(step.state_dict(), expected.state_dict(), rtol=0, atol=0)
+        with self.assertRaisesRegex(ramet.UnsupportedOp, "parameter 'embed.weight' was released .Options.release_module.: call copy_to"):
+            make(released)
+        step.copy_to(released)
+        expected.copy_to(kept)
+        self.assertIs(released.head.weight, released.embed.weight)
+        torch.testing.assert_close(released.state_dict(), kept.state_dict(), rtol=0, atol=0)
+        self.assertTrue(released.embed.weight.requires_grad)
+        self.assertEqual(make(released)(**ids).loss, make(kept)(**ids).loss)
+
+    def test_updates_in_the_backward_pass_have_the_same_bits(self):
+        kept, early = two()
+        make = lambda module, **options: rt.training_model(module, torch.optim.AdamW(module.parameters(), lr=0.1), example=batch(),
+                                                           loss="loss", options=rt.Options(**TINY, **options))
+        expected, step = make(kept), make(early, update_in_backward=True)
+        for i in range(3):
+            mine, other = step(**batch(seed=i)), expected(**batch(seed=i))
+            self.assertEqual((mine.loss, mine.grad_norm), (other.loss, other.grad_norm))
+        self.assertEqual(step.weights_hash(), expected.weights_hash())
+        with self.assertRaisesRegex(ramet.Error, "weights cannot be updated in the backward pass while gradients are clipped"):
+            make(early, update_in_backward=True, max_grad_norm=1.0)
+
+    def test_predictions_may_be_left_out(self):
+        module = seeded(Net)
+        step = rt.training_model(module, torch.optim.SGD(module.parameters(), lr=0.1), example=batch(), loss="loss",
+                                 options=rt.Options(predicts=False, **TINY))
+        self.assertTrue(step(**batch()).loss > step.evaluate(**batch()).loss)
+        with self.assertRaisesRegex(ramet.Error, r"predict\(\): a program without predictions"):
+            step.predict(**batch())
+
+    def test_moments_of_bf16_go_on_in_torch_and_back(self):
+        module, other = two()
+        make = lambda m, optimizer: rt.training_model(m, optimizer, example=batch(), loss="loss",
+                                                      options=rt.Options(moments="bf16", **TINY))
+        optimizer = torch.optim.AdamW(module.parameters(), lr=0.01)
+        step = make(module, optimizer)
+        for i in range(3):
+            step(**batch(seed=i))
+        state = step.optimizer_state_dict()
+        moment = state["state"][0]["exp_avg"]
+        self.assertTrue(torch.equal(moment, moment.bfloat16().float()))
+        self.assertTrue(moment.any())
+        step.copy_to(other)
+        again = torch.optim.AdamW(other.parameters(), lr=0.01)
+        again.load_state_dict(copy.deepcopy(state))
+        second = make(other, again)
+        self.assertEqual(second.optimizer_state_dict()["state"][0]["exp_avg"].tolist(), moment.tolist())
+        self.assertEqual(second(**batch()).loss, step(**batch()).loss)
+        with self.assertRaisesRegex(ramet.Error, "Options.moments: an option that has no such value"):
+            rt.Options(moments="f16")
 
     def test_states_go_on_in_torch_and_back(self):
         theirs, mine = two()

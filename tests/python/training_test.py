@@ -127,6 +127,23 @@ class Samples(unittest.TestCase):
                   memoryview(samples["x"]), samples["x"][::-1][::-1]):
             np.testing.assert_array_equal(training.predict({"x": x})["predicted"], expected)
 
+    def test_other_shapes_are_refused(self):
+        m = ramet.ModelBuilder("rows")
+        m.loss(ramet.reduce_mean(m.input("x", "f32", [4, 2, 6]) * m.weight("w", [6])))
+        model = m.build()
+        right = np.zeros((4, 2, 6), "f4")
+        training = models.training(model)
+        training.step({"x": right})
+        for wrong in (right.reshape(4, 12), right.reshape(4, 6, 2), right.reshape(48), right[:, :1], right[0, 0, 0]):
+            for call in (training.step, training.evaluate):
+                with self.assertRaisesRegex(ramet.ShapeError, r"'x' f32\[.*'x' f32\[4,2,6\]"):
+                    call({"x": wrong})
+            with self.assertRaisesRegex(ramet.ShapeError, "another shape"):
+                models.training(model, train=ramet.Data.arrays({"x": wrong}))
+            with self.assertRaisesRegex(ramet.ShapeError, "other samples"):
+                models.training(model, train=ramet.Data.source(lambda first, count: {"x": wrong})).step()
+        self.assertEqual(training.steps_done, 1)
+
     def test_whole_numbers_of_64_bits_are_checked(self):
         m = ramet.ModelBuilder("classes")
         x, y = m.input("x", "f32", [4, 3]), m.input("y", "i32", [4])

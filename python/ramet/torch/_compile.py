@@ -10,6 +10,7 @@ from ramet.errors import Error, ShapeError
 from . import _export, _marks
 from ._optimizers import Plan
 from ._options import Options
+from ._weights import Weights
 from ._structure import InputTree, split_call, text_of_type
 
 
@@ -27,21 +28,28 @@ class Source:
     plan: Plan | None = None
     trained: frozenset = frozenset()  # names of trained parameters, all names of tied ones
 
-    def arguments(self, options):
-        """Keyword arguments of ramet.import_torch."""
+    def arguments(self, options, weights):
+        """Keyword arguments of ramet.import_torch. `weights`: where a program reads trained ones."""
         programs = [each.exported for each in (self.training, self.evaluation) if each]
         tensors = _export.tensors_of(self.module, programs, self.trained)
         return dict(
             name=type(self.module).__name__,
             training=_export.text_of(self.training.exported) if self.training else "",
             evaluation=_export.text_of(self.evaluation.exported),
-            tensors=[ramet.TorchTensor(name, tensor, storage, trained) for name, tensor, storage, trained in tensors],
+            tensors=[ramet.TorchTensor(name, weights.reader(name) if trained else tensor, storage, trained, tensor.shape)
+                     for name, tensor, storage, trained in tensors],
             outputs=self.evaluation.outputs, loss=self.loss, loss_items=self.loss_items,
             axes=[(pattern, list(axes)) for pattern, axes in options.axes.items()], parts=list(options.parts),
-            seed=options.seed)
+            seed=options.seed, predicts=options.predicts)
 
     def model(self, options):
-        return ramet.import_torch(**self.arguments(options))
+        return ramet.import_torch(**self.arguments(options, Weights(self.module, self.trained)))
+
+    def forget_programs(self):
+        """Lets go of the traces, which hold the module's tensors. Names and structures stay."""
+        for traced in (self.training, self.evaluation):
+            if traced:
+                traced.exported = None
 
     def feed(self, tensors):
         """The samples of a call, by the names of the program's inputs."""

@@ -12,6 +12,7 @@ from ramet.errors import Error, ShapeError, UnsupportedOp
 from . import _capture, _loops, _marks
 from ._places import place_in, place_of, place_of_error, users_stack
 from ._structure import InputTree, OutputTree
+from ._weights import is_released
 
 PREFIX = "module."
 LAYER_DROPS = ("layerdrop", "encoder_layerdrop", "decoder_layerdrop", "layer_drop")
@@ -63,6 +64,8 @@ def _parameter_reasons(module):
             continue
         if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
             reasons.append(f"{where} has hooks: remove them; Ramet calls no Python during a step")
+        if is_released(parameter):
+            reasons.append(f"{where} was released (Options.release_module): call copy_to(module) of the model that has it")
         if parameter.is_meta:
             reasons.append(f"{where} is on the meta device: give it values, with module.to_empty(device='cpu')")
         elif parameter.device.type != "cpu":

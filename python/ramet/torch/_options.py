@@ -28,6 +28,8 @@ class Options:
     loss_mean: str | Callable | None = None
     """The loss of a micro-batch is a mean over this many items: name of a scalar output, or a function of (outputs, batch).
     All items of a step then count equally. None: all micro-batches count equally."""
+    moments: str = "f32"
+    """Of the optimizer: "f32", or "bf16" (SGD, Adam, AdamW, LAMB), rounded stochastically: half the memory."""
     seed: int = 0
     """Of dropout and other random numbers."""
     lanes: int = 1
@@ -41,6 +43,14 @@ class Options:
     """Of all devices together; 0: as the layout says, else all processors."""
     device_memory: int | str | None = None
     """Bytes that a device may use, as "4GiB"; None: what is available."""
+    predicts: bool = True
+    """Whether there is predict(). Its outputs (such as logits in f32) may need more memory than a step."""
+    update_in_backward: bool = False
+    """Each weight is updated as soon as its gradient is there, so gradients are not all in memory at once. Needs one
+    micro-batch, no max_grad_norm and a fixed loss_scale. A gradient that is not finite then leaves some weights updated."""
+    release_module: bool = False
+    """The module gives the memory of its trained weights back when the program has them. It has NaN in their place, until
+    `copy_to(module)`. False: it keeps them, beside the program's."""
     device: str = ""
     """Kind of devices, such as "cpu"; "": the default."""
     axes: Mapping[str, Sequence] = dataclasses.field(default_factory=dict)
@@ -61,6 +71,10 @@ class Options:
                     (self._is_number(self.max_grad_norm) and self.max_grad_norm >= 0), "a number, 0 or more, or None")
         self._check("loss_scale", self.loss_scale is None or (self._is_number(self.loss_scale) and self.loss_scale > 0),
                     "a positive number, or None for an automatic one")
+        self._check("moments", self.moments in ("f32", "bf16"), "f32, bf16")
+        self._check("update_in_backward", isinstance(self.update_in_backward, bool), "True or False")
+        self._check("predicts", isinstance(self.predicts, bool), "True or False")
+        self._check("release_module", isinstance(self.release_module, bool), "True or False")
         self._check("layout", isinstance(self.layout, str), 'a text such as "p=2 r=2"')
         self._check("axes", isinstance(self.axes, Mapping), "a dictionary from patterns of names to axes")
         self._check("loss_mean", self.loss_mean is None or isinstance(self.loss_mean, str) or callable(self.loss_mean),

@@ -1,6 +1,7 @@
 """A module compiled for training."""
 
 import dataclasses
+import gc
 import os
 import time
 import warnings
@@ -13,9 +14,11 @@ from ramet.errors import Error, ShapeError
 from . import _export
 from ._compile import source_of_training
 from ._options import Options
+from ._weights import Weights, give_back, is_released
 
 CLASSES = {"sgd": "Sgd", "adam": "Adam", "adamw": "AdamW", "lamb": "Lamb", "lars": "Lars", "lion": "Lion",
            "adafactor": "Adafactor", "rmsprop": "Rmsprop", "adagrad": "Adagrad"}
+NARROW = ("sgd", "adam", "adamw", "lamb")  # whose moments may be bf16
 GROUP_OPTIONS = ("weight_decay", "beta1", "beta2", "epsilon", "momentum")
 
 
@@ -71,14 +74,16 @@ def _train_options(source, model, options: Options):
         precision=options.precision, micro_batches=options.micro_batches, lanes=options.lanes, chunks=options.chunks,
         max_gradient_norm=float(options.max_grad_norm or 0),
         loss_scale=0.0 if options.loss_scale is None else float(options.loss_scale),
-        loss_mean_of_step=options.loss_mean is not None, seed=options.seed, layout=options.layout,
+        loss_mean_of_step=options.loss_mean is not None, moments=options.moments, seed=options.seed,
+        update_in_backward=options.update_in_backward, layout=options.layout,
         threads=options.threads, device_memory=options.memory_bytes(), device=options.device)
 
 
 class TrainingModel:
     """A module, its loss and its optimizer, compiled as one program. A call makes one optimizer step.
 
-    The weights live in this object: the module that it was made of stays as it was, until `copy_to`. The optimizer that
+    The weights live in this object: the module that it was made of stays as it was, until `copy_to` (with
+    Options(release_module=True) it has NaN meanwhile). The optimizer that
     was given stays the source of learning rates: they are read from its `param_groups` at each step.
     """
 
@@ -86,21 +91,36 @@ class TrainingModel:
         """`began`: time.perf_counter() before the export; None: the source was made before."""
         self._source, self._process = source, os.getpid()
         self.options = options
+        module = source.module
+        self._first_names = self._names_of_states(module)
+        before = time.perf_counter()
+        weights = Weights(module, source.trained)
+        arguments = source.arguments(options, weights)
         exported = time.perf_counter()
-        self._model = source.model(options)
+        self._model = ramet.import_torch(**arguments)
+        del arguments
         imported = time.perf_counter()
+        if began:
+            source.forget_programs()
+        if options.release_module:
+            source.forget_programs()
+            gc.collect()  # graphs of torch.fx refer to each other, and to the weights
+            held = set(self._model.weights)
+            weights.release({name for name in source.trained if self._first_names[name] in held})
         self._train_options = _train_options(source, self._model, options)
         self._training = ramet.Training(self._model, self._train_options)
-        self.build_seconds = {"export": exported - (began or exported), "import": imported - exported,
+        weights.close()
+        self.build_seconds = {"export": exported - (began or before), "import": imported - exported,
                               "compile": time.perf_counter() - imported}
-        """How long torch.export took for the programs, Ramet's import of them, and their compilation with all memory."""
+        """How long torch.export took for the programs and their text, Ramet's import of them, and their compilation with all
+        memory."""
         self._states = set(self._training.states())
         self._groups = {group.name for group in self._train_options.groups if not group.frozen}
         self._plan = None
-        module = source.module
-        self._kept = {name: tensor.detach() for name, tensor in module.state_dict(keep_vars=True).items()
-                      if isinstance(tensor, torch.Tensor)}
-        self._first_names = self._names_of_states(module)
+        # Of tensors that are states only their type is kept.
+        self._kept = {name: tensor.detach() if self._first_names.get(name) not in self._states else
+                      torch.empty_like(tensor, device="meta")
+                      for name, tensor in module.state_dict(keep_vars=True).items() if isinstance(tensor, torch.Tensor)}
         if source.plan.optimizer.state:
             self.load_optimizer_state_dict(source.plan.optimizer.state_dict())
 
@@ -198,6 +218,8 @@ class TrainingModel:
     def predict(self, *arguments, **keywords):
         """The module's outputs for these samples, in evaluation mode, in the module's own structure."""
         self._check_process()
+        if not self.options.predicts:
+            raise Error("a program without predictions", where="predict()", remedy="Compile with Options(predicts=True)")
         return self._source.outputs(self._training.predict(self._tensors(arguments, keywords, "predict()")))
 
     # --- weights ---
@@ -253,7 +275,9 @@ class TrainingModel:
                                  expected=str(list(shape)))
         with torch.no_grad():
             for name, target in written.items():
-                target.copy_(self._value(name, target))
+                if not is_released(target):
+                    target.copy_(self._value(name, target))
+        give_back(module, self._first_names, self._value)
         return module
 
     def optimizer_state_dict(self):
@@ -270,7 +294,8 @@ class TrainingModel:
             if held.numel() != tensor.numel():
                 raise ShapeError("a state of another shape", where=f"load_optimizer_state_dict: {name}",
                                  found=str(list(tensor.shape)), expected=str(list(held.shape)))
-            views[name] = tensor.detach().cpu().to(held.dtype).contiguous()
+            narrow = self.options.moments == "bf16" and self._source.plan.kind.kind in NARROW
+            views[name] = tensor.detach().cpu().to(torch.bfloat16 if narrow else held.dtype).contiguous()
         self._training.set_states(views)
         if steps is not None:
             self._training.set_steps_done(steps)

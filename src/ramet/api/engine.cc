@@ -69,6 +69,25 @@ void check_positive(const char* name, int64_t value) {
                  .found = std::to_string(value)});
 }
 
+void check_memory_options(const v0::TrainOptions& from) {
+  if (from.moments != v0::Precision::kF32 && from.moments != v0::Precision::kBF16)
+    throw Error({.what = "moments of this type are not offered",
+                 .where = "TrainOptions::moments",
+                 .found = precision_name(from.moments),
+                 .expected = "f32 or bf16"});
+  const auto refuse = [](const std::string& because, const std::string& found, const std::string& expected) {
+    throw Error({.what = "weights cannot be updated in the backward pass while " + because,
+                 .where = "TrainOptions::update_in_backward",
+                 .found = found,
+                 .expected = expected});
+  };
+  if (!from.update_in_backward) return;
+  if (from.max_gradient_norm > 0) refuse("gradients are clipped by the norm of all", "a max_gradient_norm", "none");
+  if (from.micro_batches > 1)
+    refuse("gradients are summed over micro-batches", std::to_string(from.micro_batches) + " micro-batches", "1");
+  if (from.loss_scale == 0) refuse("a step that overflows is skipped", "an automatic loss_scale", "a number");
+}
+
 }  // namespace
 
 std::string precision_name(v0::Precision precision) {
@@ -91,6 +110,7 @@ train::TrainOptions engine_options(const v0::TrainOptions& from, const v0::Model
                  .where = "TrainOptions::lanes",
                  .found = std::to_string(from.lanes) + " lanes",
                  .expected = "a divisor of " + std::to_string(from.micro_batches)});
+  check_memory_options(from);
   train::TrainOptions to;
   std::visit(FillOptimizer{to.optimizer}, from.optimizer);
   for (const v0::Group& group : from.groups) to.groups.push_back(engine_group(group));
@@ -99,6 +119,8 @@ train::TrainOptions engine_options(const v0::TrainOptions& from, const v0::Model
   to.schedule.power = from.schedule.power, to.schedule.warmup_steps = from.schedule.warmup_steps;
   if (from.schedule.steps > 0) to.schedule.steps = from.schedule.steps;
   to.precision = precision_name(from.precision);
+  to.optimizer.state = precision_name(from.moments);
+  to.optimizer.in_backward = from.update_in_backward;
   to.steps = from.steps, to.micro_batch = model.micro_batch, to.accumulation = from.micro_batches;
   to.lanes = from.lanes, to.chunks = from.chunks, to.seed = static_cast<int64_t>(from.seed);
   to.clip_norm = from.max_gradient_norm;

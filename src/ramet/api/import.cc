@@ -25,6 +25,20 @@ ir::TensorData data_of(const TorchTensor& tensor, const std::string& module) {
   return ir::TensorData(std::move(copy));
 }
 
+front::ModuleTensor front_tensor(const TorchTensor& tensor, const std::string& module) {
+  front::ModuleTensor made{.name = tensor.name, .storage = tensor.storage, .trained = tensor.trained};
+  if (!tensor.fill) {
+    made.data = data_of(tensor, module);
+    return made;
+  }
+  if (tensor.type.dtype != DType::kF32)
+    throw Error({.what = "numbers that are read later must be f32",
+                 .where = "'" + tensor.name + "' of module '" + module + "'",
+                 .found = tensor.type.text()});
+  made.fill = tensor.fill, made.later = tensor.type;
+  return made;
+}
+
 /// What a module says beside its programs and tensors.
 front::TracedModule options_of(const TorchModule& module) {
   front::TracedModule made;
@@ -37,6 +51,7 @@ front::TracedModule options_of(const TorchModule& module) {
     made.axes.emplace_back(pattern, std::move(logical));
   }
   made.parts = module.parts;
+  made.predicts = module.predicts;
   made.seed = module.seed;
   return made;
 }
@@ -57,8 +72,7 @@ Model import_torch(const TorchModule& module) {
   if (!module.training.empty()) traced.training = front::read_torch_program(module.training, where + " in training");
   if (!module.evaluation.empty())
     traced.evaluation = front::read_torch_program(module.evaluation, where + " in evaluation");
-  for (const TorchTensor& tensor : module.tensors)
-    traced.tensors.push_back({tensor.name, data_of(tensor, module.name), tensor.storage, tensor.trained});
+  for (const TorchTensor& tensor : module.tensors) traced.tensors.push_back(front_tensor(tensor, module.name));
   return import_traced(std::move(traced));
 }
 

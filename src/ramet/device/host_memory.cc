@@ -1,5 +1,6 @@
 #include "ramet/device/host_memory.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -72,6 +73,9 @@ int64_t cgroup_left() {
 int64_t available_memory() { return std::min(system_left(), cgroup_left()); }
 
 HostMemory::HostMemory(int64_t bytes, ThreadTeam& team, const char* what) : bytes_(bytes) {
+#ifdef __GLIBC__
+  malloc_trim(0);  // what a compiler or an import has left free
+#endif
   const int64_t available = available_memory();
   if (bytes > available) fail(bytes, format_size(available) + " available", what);
   mapped_ = static_cast<size_t>(bytes) + kHugePage;

@@ -2,8 +2,10 @@
 
 #include "ramet/base/house.h"
 
+#include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,9 +19,16 @@ namespace ramet::front {
 /// A parameter, a buffer or a constant of a module, with its values.
 struct ModuleTensor {
   std::string name;  ///< in the module's state_dict
-  TensorData data;
+  TensorData data{};
   std::string storage{};  ///< tensors of one storage are one tensor; "": of its own
   bool trained = true;    ///< of a parameter: requires_grad
+  /// In place of `data`, of a parameter of f32 with the type `later`: see FillFunction (transform/filled_state.h).
+  std::function<void(int64_t first, std::span<float> to)> fill{};
+  TensorType later{};
+
+  const TensorType& type() const { return fill ? later : data.type(); }
+  /// Its values, which are read now where they were not.
+  TensorData values() const;
 };
 
 /// A traced module: see v0::TorchModule.
@@ -29,6 +38,7 @@ struct TracedModule {
   std::vector<ModuleTensor> tensors{};
   std::vector<std::string> outputs{};
   std::string loss{}, loss_items{};
+  bool predicts = true;
   std::vector<std::pair<std::string, std::vector<LogicalAxis>>> axes{};
   std::vector<std::string> parts{};
   uint64_t seed = 0;

@@ -6,6 +6,7 @@
 #include "ramet/front/importer.h"
 #include "ramet/front/patterns.h"
 #include "ramet/ir/part_of.h"
+#include "ramet/transform/filled_state.h"
 #include "ramet/transform/infer_axes.h"
 
 namespace ramet::front {
@@ -138,7 +139,7 @@ class ModuleImport {
       const ModuleTensor* first = &tensor;
       if (!tensor.storage.empty()) first = storages.emplace(tensor.storage, &tensor).first->second;
       // Views of one storage that differ in shape are tensors of their own.
-      if (first->data.type() != tensor.data.type()) first = &tensor;
+      if (first->type() != tensor.type()) first = &tensor;
       first_of_[tensor.name] = first;
     }
     for (const auto* program : programs())
@@ -148,7 +149,7 @@ class ModuleImport {
         if (tensor == tensors_.end())
           refuse("the program reads a tensor that was not given", "'" + input.target + "'", "",
                  "Give the values of all parameters, buffers and constants");
-        TensorType given = tensor->second->data.type();
+        TensorType given = tensor->second->type();
         if (given.dtype == DType::kF64) given.dtype = DType::kF32;
         const TensorType& read = program->types.find(input.value)->second;
         if (given != read)
@@ -212,7 +213,7 @@ class ModuleImport {
     for (const ModuleTensor& tensor : module_.tensors) {
       const bool parameter = parameters_.count(tensor.name);
       if (first_of_[tensor.name] != &tensor || (!read.count(tensor.name) && !mutated_.count(tensor.name))) continue;
-      StateTensor state{tensor.name, tensor.data.type(), StateKind::kConstant, {}, ""};
+      StateTensor state{tensor.name, tensor.type(), StateKind::kConstant, {}, ""};
       if (state.type.dtype == DType::kF64) state.type.dtype = DType::kF32;
       if (parameter) {
         state.kind = tensor.trained ? StateKind::kWeight : StateKind::kConstant;
@@ -224,7 +225,9 @@ class ModuleImport {
         inline_.insert(tensor.name);
         continue;
       }
-      state.init = StateInit::from(as_type(tensor.data, state.type.dtype));
+      state.init = tensor.fill && state.kind == StateKind::kWeight
+                       ? filled("'" + tensor.name + "' of " + where_, tensor.fill)
+                       : StateInit::from(as_type(tensor.values(), state.type.dtype));
       state_order_.push_back(std::move(state));
     }
   }
@@ -251,7 +254,7 @@ class ModuleImport {
         value.axes[0] = "batch";
       } else if (const ModuleTensor& tensor = *first_of_[input.target]; inline_.count(tensor.name)) {
         value.from = InputValue::From::kConstant;
-        value.data = as_type(tensor.data, value.type.dtype);
+        value.data = as_type(tensor.values(), value.type.dtype);
       } else {
         value.from = InputValue::From::kState;
         value.name = tensor.name;
@@ -452,6 +455,7 @@ class ModuleImport {
 
   /// The program that gives the module's outputs, without its scalars where it has others: they would need labels.
   void write_predictions(Importer& importer) {
+    if (trains() && !module_.predicts) return;
     std::vector<GraphOutput> outputs, scalars;
     for (const auto& [name, value] : user_outputs(*evaluation_)) {
       const Tensor tensor = importer.value(value);
@@ -485,7 +489,10 @@ class ModuleImport {
     for (StateTensor& each : state_order_) {
       if (each.kind != StateKind::kWeight) continue;
       const ValueId input = graph.find_input(each.name);
-      if (input == kNoValue || !reached[static_cast<size_t>(input)]) each.kind = StateKind::kConstant;
+      if (input == kNoValue || !reached[static_cast<size_t>(input)]) {
+        each.kind = StateKind::kConstant;
+        if (fill_of(each.init)) each.init = StateInit::from(tensors_.find(each.name)->second->values());
+      }
       any = any || each.kind == StateKind::kWeight;
     }
     if (!any)
@@ -578,6 +585,13 @@ void throw_refusals(const std::string& name, const std::vector<Refusal>& refusal
   }
   throw UnsupportedOp(
       {.what = "the module uses what is not supported", .where = "module '" + name + "'", .found = found});
+}
+
+TensorData ModuleTensor::values() const {
+  if (!fill) return data;
+  HostTensor read(later);
+  fill(0, {reinterpret_cast<float*>(read.data.data()), static_cast<size_t>(read.elements())});
+  return TensorData(std::move(read));
 }
 
 ImportedModel import_module(TracedModule module) { return ModuleImport(std::move(module)).run(); }

@@ -237,11 +237,14 @@ class RehearsedDevice {
 
   /// Seconds of an instruction; 0 of those that are no work.
   double run(const Instruction& instruction, const ProgramStep& step) {
-    if (exchanges(instruction)) return 0;
     inputs_.clear();
     outputs_.clear();
     for (const BufferId id : instruction.inputs) inputs_.push_back(at(id, step.micro));
     for (const BufferId id : instruction.outputs) outputs_.push_back(at(id, step.micro));
+    if (exchanges(instruction)) {
+      stand_in_for(exe_.calls[static_cast<size_t>(instruction.call)]);
+      return 0;
+    }
     if (instruction.call < 0) {
       queue_.copy(static_cast<std::byte*>(outputs_[0]), static_cast<const std::byte*>(inputs_[0]),
                   exe_.buffers[static_cast<size_t>(instruction.inputs[0])].bytes);
@@ -254,6 +257,14 @@ class RehearsedDevice {
     queue_.launch(*kernels_[static_cast<size_t>(instruction.call)], {inputs_, outputs_, scratch});
     queue_.wait();
     return seconds_since(start);
+  }
+
+  /// Writes what an exchange would write elsewhere than it reads: left as they are, the bytes of other tensors would
+  /// stand there, and some kernels are slow for numbers that no training has.
+  void stand_in_for(const Call& exchange) {
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      if (std::ranges::find(inputs_, outputs_[i]) == inputs_.end())
+        fill(static_cast<std::byte*>(outputs_[i]), exchange.node.outputs[i], fill_for_measurement);
   }
 
   /// Updates are passed over where a norm is not finite, which these numbers may lead to.

@@ -111,5 +111,6 @@ const RecipeKind& lstm_kind();
 const RecipeKind& task_kind();
 const RecipeKind& model_file_kind();
 const RecipeKind& image_kind();
+const RecipeKind& graph_kind();
 
 }  // namespace ramet::recipe

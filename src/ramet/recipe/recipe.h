@@ -35,6 +35,12 @@ struct Recipe {
     std::optional<int64_t> width, patch, head_size, classes;
     std::optional<double> drop_path, head_dropout;
     double momentum = 0.1;
+    // Of networks for graphs (model/graph_net.h).
+    struct {
+      int64_t layers = 2, hidden = 16, heads = 8;
+      double dropout = 0.5, attention_dropout = 0;
+      std::string readout = "sum";
+    } graph;
   } model;
 
   struct Data {
@@ -55,6 +61,11 @@ struct Recipe {
     std::string folder = "/usr/share/datasets/fashion-mnist", channels_at = "auto", mean = "0.5", deviation = "0.5";
     std::optional<int64_t> channels, height, width;
     Augmentation augment;
+    // Of graphs (graphs/graph_source.h).
+    struct {
+      std::string set, features = "node.x", label = "node.y", split, train = "train", held_out = "validation";
+      std::string batch = "count:1", oversize = "refuse";
+    } graphs;
     bool packs() const { return packing != "none"; }
   } data;
 

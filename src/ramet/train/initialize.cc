@@ -8,6 +8,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/hash.h"
 #include "ramet/base/rng.h"
+#include "ramet/transform/filled_state.h"
 
 namespace ramet::train {
 namespace {
@@ -48,6 +49,12 @@ void initialize_state(const StateTensor& state, uint64_t seed, std::span<std::by
   const std::span<float> to = all.first(static_cast<size_t>(meaningful));
   std::fill(all.begin() + meaningful, all.end(), 0.0f);
   const StateInit& init = state.init;
+  if (const auto* function = fill_of(init)) return function->fill(first, to);
+  if (init.kind == StateInit::Kind::kData && init.data->type().dtype == DType::kF32) {
+    if (!to.empty())
+      std::memcpy(to.data(), init.data->bytes().data() + static_cast<size_t>(first) * sizeof(float), to.size_bytes());
+    return;
+  }
   if (!is_drawn(init)) {
     team.split(static_cast<int64_t>(to.size()), 4096, [&](int64_t from, int64_t behind, int) {
       for (int64_t i = from; i < behind; ++i)

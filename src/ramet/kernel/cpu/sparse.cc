@@ -169,9 +169,9 @@ constexpr int kGroup = kPieces == 1 ? 8 : kPieces == 2 ? 4 : 1;   // accumulator
 /// The sum of 16 lanes: lane l += lane l + 8, + 4, + 2, + 1.
 template <int kCount>
 HWY_INLINE float sum_of_lanes(const Vf (&pieces)[kCount]) {
-#if HWY_TARGET == HWY_SCALAR
-  float lane[kReduceLanes];
-  for (int p = 0; p < kCount; ++p) hn::Store(pieces[p], Df(), lane + p);
+#if HWY_MAX_BYTES < 32
+  HWY_ALIGN float lane[kReduceLanes];
+  for (int p = 0; p < kCount; ++p) hn::Store(pieces[p], Df(), lane + p * kLanes);
   for (int64_t width = kReduceLanes / 2; width > 0; width /= 2)
     for (int64_t l = 0; l < width; ++l) lane[l] += lane[l + width];
   return lane[0];

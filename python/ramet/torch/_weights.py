@@ -1,0 +1,69 @@
+"""Weights on their way from a module into a program, and back. A program reads them piece by piece, so that neither the
+import nor the model has a copy of them."""
+
+import functools
+import tempfile
+
+import numpy
+import torch
+
+from ramet.errors import Error
+
+
+class Weights:
+    """The trained weights of a module, which a program reads when it gets its first values."""
+
+    def __init__(self, module, trained):
+        own = dict(module.named_parameters(remove_duplicate=False))
+        self._parameters = {name: own[name] for name in trained}
+        self._file, self._places = None, {}
+
+    def reader(self, name):
+        """A function of (first, count) that gives elements of a weight."""
+        return functools.partial(self._read, name)
+
+    def _read(self, name, first, count):
+        if name in self._places:
+            self._file.seek(self._places[name] + 4 * first)
+            return numpy.fromfile(self._file, numpy.float32, count)
+        parameter = self._parameters[name]
+        if is_released(parameter):
+            raise Error("the module has released its weights", where=f"'{name}'",
+                        remedy="copy_to(module) of the compiled model gives them back")
+        return parameter.detach().contiguous().view(-1)[first:first + count]
+
+    def release(self, names):
+        """The module gives the memory of these back. The numbers are in a temporary file until `close`, so that they are at no
+        moment in memory twice."""
+        self._file = tempfile.TemporaryFile()
+        places = {}
+        for name in sorted(names):
+            parameter = self._parameters[name]
+            if parameter.numel() > 1:
+                if id(parameter) not in places:
+                    places[id(parameter)] = self._file.tell()
+                    parameter.detach().contiguous().numpy().tofile(self._file)
+                self._places[name] = places[id(parameter)]
+        for name in self._places:
+            self._parameters[name].data = torch.full((), float("nan")).expand(self._parameters[name].shape)
+
+    def close(self):
+        if self._file:
+            self._file.close()
+            self._places = {}
+
+
+def is_released(tensor):
+    """Whether it is one NaN in the place of a weight that a program has."""
+    return tensor.numel() > 1 and not any(tensor.stride()) and tensor.untyped_storage().nbytes() == 4
+
+
+def give_back(module, first_names, value_of):
+    """Gives weights that were released memory of their own again. `value_of(state, like)`; tied ones share it."""
+    given = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        if is_released(parameter):
+            state = first_names[name]
+            if state not in given:
+                given[state] = value_of(state, parameter)
+            parameter.data = given[state]

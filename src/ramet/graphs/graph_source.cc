@@ -1,0 +1,215 @@
+#include "ramet/graphs/graph_source.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ramet/base/error.h"
+
+namespace ramet::graphs {
+namespace {
+
+/// The lists, in the order of the outputs.
+enum List : size_t { kSource, kPtr, kTargetOf, kBySource, kSourcePtr, kGraphPtr, kGraphs, kLists };
+
+DType delivered(const Field& field) {
+  if (is_floating(field.dtype)) return DType::kF32;
+  if (is_integer(field.dtype) || field.dtype == DType::kBool) return DType::kI32;
+  throw Error(
+      {.what = "a field's type cannot be delivered", .where = field.key(), .found = std::string(name_of(field.dtype))});
+}
+
+/// One value of a field as f32 or i32 numbers.
+template <typename T>
+void copy_value(const Field& field, std::span<const std::byte> bytes, int64_t row, T* to) {
+  const int64_t width = field.shape.elements();
+  if (field.dtype == DType::kF32 && std::is_same_v<T, float>) {
+    std::memcpy(to, bytes.data() + row * width * 4, static_cast<size_t>(width) * 4);
+    return;
+  }
+  for (int64_t k = 0; k < width; ++k) to[k] = static_cast<T>(field_number(field, bytes, row * width + k));
+}
+
+}  // namespace
+
+GraphSource::GraphSource(std::shared_ptr<const GraphSet> set, std::shared_ptr<const Packs> packs,
+                         GraphSourceOptions options)
+    : set_(std::move(set)), packs_(std::move(packs)), options_(std::move(options)), budget_(packs_->budget()) {
+  budget_ = {std::max(budget_.graphs, options_.room.graphs), std::max(budget_.nodes, options_.room.nodes),
+             std::max(budget_.edges, options_.room.edges)};
+  if (budget_.nodes > INT32_MAX || budget_.edges > INT32_MAX)
+    throw Error({.what = "a batch has too much room for 32-bit numbers of nodes and edges",
+                 .where = set_->source(),
+                 .found = std::to_string(budget_.nodes) + " nodes, " + std::to_string(budget_.edges) + " edges"});
+  for (const std::string& key : options_.fields) add_field(key);
+  fields_ = outputs_.size();
+  const std::pair<const char*, std::vector<int64_t>> lists[kLists] = {
+      {"source", {budget_.edges}},       {"ptr", {budget_.nodes + 1}},        {"target_of", {budget_.edges}},
+      {"by_source", {budget_.edges}},    {"source_ptr", {budget_.nodes + 1}}, {"graph_ptr", {budget_.graphs + 1}},
+      {"graphs", std::vector<int64_t>{}}};
+  for (const auto& [name, dims] : lists) outputs_.push_back({name, DType::kI32, dims});
+  if (!options_.label.empty()) add_label();
+}
+
+void GraphSource::add_field(const std::string& key) {
+  const size_t at = set_->field(key);
+  const Field& field = set_->fields()[at];
+  std::vector<int64_t> dims{field.per == Per::kNode   ? budget_.nodes
+                            : field.per == Per::kEdge ? budget_.edges
+                                                      : budget_.graphs};
+  for (const int64_t extent : field.shape.dims()) dims.push_back(extent);
+  outputs_.push_back({key, delivered(field), std::move(dims), at});
+}
+
+void GraphSource::add_label() {
+  const size_t at = set_->field(options_.label);
+  const Field& field = set_->fields()[at];
+  const bool category = !is_floating(field.dtype);
+  if (field.per == Per::kEdge || (category && field.shape.elements() != 1) || (!category && field.per != Per::kGraph))
+    throw Error({.what = "a label must be a category of nodes or graphs, or floats of graphs",
+                 .where = set_->source() + ": " + options_.label,
+                 .found = std::string(name_of(field.dtype)) + field.shape.text()});
+  std::vector<int64_t> dims{field.per == Per::kNode ? budget_.nodes : budget_.graphs};
+  if (!category)
+    for (const int64_t extent : field.shape.dims()) dims.push_back(extent);
+  outputs_.push_back({category ? "labels" : "targets", category ? DType::kI32 : DType::kF32, std::move(dims), at});
+  has_label_ = true;
+  if (options_.split.empty()) return;
+  split_ = set_->field(options_.split);
+  const Field& split = set_->fields()[split_];
+  if (split.per != Per::kNode || is_floating(split.dtype) || split.shape.elements() != 1)
+    throw Error(
+        {.what = "a split of labels must be one whole number a node", .where = set_->source() + ": " + options_.split});
+}
+
+Signature GraphSource::signature(int64_t count) const {
+  Signature signature;
+  for (const Output& output : outputs_) {
+    std::vector<int64_t> dims{count};
+    dims.insert(dims.end(), output.dims.begin(), output.dims.end());
+    signature.emplace_back(output.name, TensorType{output.dtype, Shape(std::move(dims))});
+  }
+  return signature;
+}
+
+template <typename T>
+T* GraphSource::place(const Places& places, size_t output, int64_t sample) const {
+  return reinterpret_cast<T*>(places.tensors[output]) + sample * Shape(outputs_[output].dims).elements();
+}
+
+void GraphSource::fill(int64_t first, int64_t count, const Places& places) const {
+  check_samples(first, count);
+  for (int64_t i = 0; i < count; ++i) fill_pack(first + i, i, places);
+}
+
+void GraphSource::fill_pack(int64_t index, int64_t sample, const Places& places) const {
+  const PackContents pack = packs_->contents(index);
+  if (std::ssize(pack.graphs) > budget_.graphs || std::ssize(pack.nodes) > budget_.nodes ||
+      std::ssize(pack.edges) > budget_.edges)
+    throw Error({.what = "a batch of graphs does not fit the room that the run was planned with",
+                 .where = set_->source() + ", " + text_of(index),
+                 .found = std::to_string(pack.graphs.size()) + " graphs, " + std::to_string(pack.nodes.size()) +
+                          " nodes, " + std::to_string(pack.edges.size()) + " edges",
+                 .expected = "at most " + std::to_string(budget_.graphs) + ", " + std::to_string(budget_.nodes) +
+                             " and " + std::to_string(budget_.edges),
+                 .remedy = "Plan the run with as many epochs as it has"});
+  fill_fields(pack, sample, places);
+  fill_lists(pack, sample, places);
+  if (has_label_) fill_label(pack, sample, places);
+}
+
+void GraphSource::fill_fields(const PackContents& pack, int64_t sample, const Places& places) const {
+  for (size_t k = 0; k < fields_; ++k) {
+    const Output& output = outputs_[k];
+    const Field& field = set_->fields()[output.field];
+    const std::span<const std::byte> bytes = set_->bytes(output.field);
+    const std::vector<int64_t>& rows = field.per == Per::kNode   ? pack.nodes
+                                       : field.per == Per::kEdge ? pack.edges
+                                                                 : pack.graphs;
+    const int64_t width = field.shape.elements(), room = output.dims[0];
+    const auto copy = [&](auto* to) {
+      for (size_t i = 0; i < rows.size(); ++i) copy_value(field, bytes, rows[i], to + static_cast<int64_t>(i) * width);
+      std::fill(to + std::ssize(rows) * width, to + room * width, 0);
+    };
+    if (output.dtype == DType::kF32)
+      copy(place<float>(places, k, sample));
+    else
+      copy(place<int32_t>(places, k, sample));
+  }
+}
+
+void GraphSource::fill_lists(const PackContents& pack, int64_t sample, const Places& places) const {
+  const auto list = [&](List at) { return place<int32_t>(places, fields_ + at, sample); };
+  int32_t *source = list(kSource), *ptr = list(kPtr), *target_of = list(kTargetOf), *by_source = list(kBySource),
+          *source_ptr = list(kSourcePtr), *graph_ptr = list(kGraphPtr);
+  const auto edges = static_cast<int64_t>(pack.edges.size());
+  std::copy(pack.source.begin(), pack.source.end(), source);
+  for (int32_t* tail : {source, target_of, by_source}) std::fill(tail + edges, tail + budget_.edges, 0);
+  const auto count = [&](const std::vector<int32_t>& ends, int32_t* pointers) {
+    std::fill(pointers, pointers + budget_.nodes + 1, 0);
+    for (const int32_t node : ends) ++pointers[node + 1];
+    for (int64_t i = 0; i < budget_.nodes; ++i) pointers[i + 1] += pointers[i];
+  };
+  count(pack.target, ptr);
+  count(pack.source, source_ptr);
+  // Edges keep their order among those that come from one node.
+  std::vector<int32_t> next(source_ptr, source_ptr + budget_.nodes);
+  for (int64_t e = 0; e < edges; ++e) {
+    const int32_t at = next[static_cast<size_t>(pack.source[static_cast<size_t>(e)])]++;
+    by_source[at] = static_cast<int32_t>(e);
+    target_of[at] = pack.target[static_cast<size_t>(e)];
+  }
+  std::copy(pack.graph_ptr.begin(), pack.graph_ptr.end(), graph_ptr);
+  std::fill(graph_ptr + pack.graph_ptr.size(), graph_ptr + budget_.graphs + 1, pack.graph_ptr.back());
+  *list(kGraphs) = static_cast<int32_t>(pack.graphs.size());
+}
+
+void GraphSource::fill_label(const PackContents& pack, int64_t sample, const Places& places) const {
+  const size_t at = outputs_.size() - 1;
+  const Output& output = outputs_[at];
+  const Field& field = set_->fields()[output.field];
+  const std::span<const std::byte> bytes = set_->bytes(output.field);
+  if (output.dtype == DType::kF32) {
+    const int64_t width = field.shape.elements();
+    auto* to = place<float>(places, at, sample);
+    for (size_t i = 0; i < pack.graphs.size(); ++i)
+      copy_value(field, bytes, pack.graphs[i], to + static_cast<int64_t>(i) * width);
+    std::fill(to + std::ssize(pack.graphs) * width, to + budget_.graphs * width, 0.0f);
+    return;
+  }
+  const std::vector<int64_t>& rows = field.per == Per::kNode ? pack.nodes : pack.graphs;
+  auto* to = place<int32_t>(places, at, sample);
+  std::fill(to, to + output.dims[0], -1);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (field.per == Per::kNode && pack.seeds >= 0 && static_cast<int64_t>(i) >= pack.seeds) break;
+    if (!options_.split.empty() &&
+        static_cast<int64_t>(field_number(set_->fields()[split_], set_->bytes(split_), rows[i])) != options_.part)
+      continue;
+    to[i] = static_cast<int32_t>(field_number(field, bytes, rows[i]));
+  }
+}
+
+Hash GraphSource::identity() const {
+  std::string text = "graphs\n" + set_->contents().hex() + "\n" + packs_->identity() + "\n" + options_.label + " " +
+                     options_.split + " " + std::to_string(options_.part);
+  for (const std::string& field : options_.fields) text += "\n" + field;
+  return hash_text(text);
+}
+
+std::vector<int64_t> members_of(const GraphSet& set, const std::string& split, int64_t part) {
+  const size_t at = set.field(split);
+  const Field& field = set.fields()[at];
+  if (field.per == Per::kEdge || is_floating(field.dtype) || field.shape.elements() != 1)
+    throw Error(
+        {.what = "a split must be one whole number for each graph or node", .where = set.source() + ": " + split});
+  std::vector<int64_t> members;
+  const auto count = static_cast<int64_t>(set.bytes(at).size() / size_of(field.dtype));
+  for (int64_t i = 0; i < count; ++i)
+    if (static_cast<int64_t>(field_number(field, set.bytes(at), i)) == part) members.push_back(i);
+  if (members.empty())
+    throw Error({.what = "no member of the data is in this part",
+                 .where = set.source() + ": " + split,
+                 .found = "part " + std::to_string(part)});
+  return members;
+}
+
+}  // namespace ramet::graphs

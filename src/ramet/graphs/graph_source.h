@@ -1,0 +1,83 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ramet/data/source.h"
+#include "ramet/graphs/packs.h"
+
+namespace ramet::graphs {
+
+struct GraphSourceOptions {
+  /// Keys of the fields that a batch has: "node.x". Integers are delivered as i32 and floats as f32.
+  std::vector<std::string> fields{};
+  /// Key of the field that a loss compares: categories of nodes or of graphs as "labels" i32, floats of graphs as
+  /// "targets" f32; "": none.
+  std::string label{};
+  /// Key of a field of nodes whose value says which part of the data a node belongs to: labels of other parts are -1.
+  std::string split{};
+  int64_t part = 0;
+  /// Room to make, where it is more than the packs need: batches of several sources then have one form.
+  GraphBudget room{};
+};
+
+/// Batches of graphs as samples: sample i is pack i, in room for the packs' budget. For B packs with room for G graphs,
+/// N nodes and E edges:
+///
+/// - "node.FIELD" [B, N, ...], "edge.FIELD" [B, E, ...], "graph.FIELD" [B, G, ...]: 0 where there is padding;
+/// - "source", "target_of", "by_source" i32 [B, E], "ptr", "source_ptr" i32 [B, N + 1]: the edges by the node that they
+///   end in and by the node that they come from (ops/neighbors.h, where "target_of" is `target`);
+/// - "graph_ptr" i32 [B, G + 1]: graph g has the nodes [graph_ptr[g], graph_ptr[g + 1]); places behind the last graph
+///   have none;
+/// - "graphs" i32 [B]: how many graphs there are;
+/// - "labels" i32 [B, N] or [B, G], -1 where nothing is to be learned, or "targets" f32 [B, G, ...].
+class GraphSource final : public Source {
+ public:
+  /// Throws Error for a field that there is not, or of a type that cannot be delivered.
+  GraphSource(std::shared_ptr<const GraphSet> set, std::shared_ptr<const Packs> packs, GraphSourceOptions options);
+
+  Signature signature(int64_t count) const override;
+  void fill(int64_t first, int64_t count, const Places& places) const override;
+  int64_t epoch_of(int64_t index) const override { return packs_->epoch_of(index); }
+  int64_t epoch_samples(int64_t epoch) const override { return packs_->epoch_packs(epoch); }
+  Hash identity() const override;
+  std::string text_of(int64_t index) const override { return "pack " + std::to_string(index); }
+  int64_t host_bytes() const override { return set_->host_bytes(); }
+
+  const GraphBudget& budget() const { return budget_; }
+  const Packs& packs() const { return *packs_; }
+  const GraphSet& set() const { return *set_; }
+
+ private:
+  /// A tensor of a batch, without the dimension of packs.
+  struct Output {
+    std::string name;
+    DType dtype;
+    std::vector<int64_t> dims;
+    size_t field = 0;  ///< of the set; unused by lists
+  };
+  void add_field(const std::string& key);
+  void add_label();
+  void fill_pack(int64_t index, int64_t sample, const Places& places) const;
+  void fill_fields(const PackContents& pack, int64_t sample, const Places& places) const;
+  void fill_lists(const PackContents& pack, int64_t sample, const Places& places) const;
+  void fill_label(const PackContents& pack, int64_t sample, const Places& places) const;
+  template <typename T>
+  T* place(const Places& places, size_t output, int64_t sample) const;
+
+  std::shared_ptr<const GraphSet> set_;
+  std::shared_ptr<const Packs> packs_;
+  GraphSourceOptions options_;
+  GraphBudget budget_;
+  std::vector<Output> outputs_;
+  size_t fields_ = 0;  ///< outputs before the lists
+  bool has_label_ = false;
+  size_t split_ = 0;
+};
+
+/// Numbers of the graphs (nodes) of a set whose value of the field `split` is `part`. Throws Error for a field that is
+/// not one whole number each.
+std::vector<int64_t> members_of(const GraphSet& set, const std::string& split, int64_t part);
+
+}  // namespace ramet::graphs

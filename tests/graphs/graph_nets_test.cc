@@ -1,0 +1,201 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "ramet/base/rng.h"
+#include "ramet/graphs/graph_set.h"
+#include "ramet/graphs/read.h"
+#include "ramet/graphs/transform.h"
+#include "ramet/recipe/prepare.h"
+#include "ramet/train/training.h"
+#include "support/errors.h"
+#include "support/temporary.h"
+#include "support/trained.h"
+
+namespace ramet::tests {
+namespace {
+
+using testing::HasSubstr;
+using Settings = std::vector<std::string>;
+
+/// `count` graphs of 2 to 7 nodes with random edges; the category of a node follows from its features, that of a graph
+/// from its size.
+GraphTables made_graphs(int64_t count) {
+  GraphTables tables = homogeneous_tables();
+  tables.graphs = count;
+  const RandomStream random(11, RandomPurpose::kTest, 0, 0);
+  uint64_t next = 0;
+  const auto below = [&](uint32_t bound) { return static_cast<int32_t>(random.below(next++, bound)); };
+  std::vector<float> x;
+  std::vector<int32_t> kind, y;
+  std::vector<uint8_t> of_node, of_graph;
+  for (int64_t g = 0; g < count; ++g) {
+    const int32_t nodes = 2 + below(6);
+    for (int32_t i = 0; i < nodes; ++i) {
+      kind.push_back(below(3));
+      for (int32_t k = 0; k < 5; ++k)
+        x.push_back(static_cast<float>(k == kind.back() ? 1 : 0) + 0.1f * static_cast<float>(below(5)));
+      of_node.push_back(static_cast<uint8_t>(below(3)));
+    }
+    for (int32_t e = 0; e < 2 * nodes; ++e) {
+      tables.edges[0].source.push_back(below(static_cast<uint32_t>(nodes)));
+      tables.edges[0].target.push_back(below(static_cast<uint32_t>(nodes)));
+    }
+    y.push_back(nodes > 4);
+    of_graph.push_back(static_cast<uint8_t>(g % 3 == 2));
+    tables.nodes[0].ptr.push_back(std::ssize(kind));
+    tables.edges[0].ptr.push_back(std::ssize(tables.edges[0].source));
+  }
+  const std::vector<std::string> parts{"train", "validation", "test"};
+  tables.set_field({.name = "x", .of = "node", .shape = Shape{5}}, x);
+  tables.set_field({.name = "kind", .of = "node", .dtype = DType::kI32, .values = {"a", "b", "c"}}, kind);
+  tables.set_field({.name = "split", .of = "node", .dtype = DType::kU8, .values = parts}, of_node);
+  tables.set_field(Field{.name = "y", .per = Per::kGraph, .dtype = DType::kI32, .values = {"small", "large"}}, y);
+  tables.set_field(Field{.name = "split", .per = Per::kGraph, .dtype = DType::kU8, .values = parts}, of_graph);
+  apply_transform(tables, "self-loops", "edge");
+  apply_transform(tables, "gcn", "edge");
+  return tables;
+}
+
+class GraphNets : public testing::Test {
+ protected:
+  void SetUp() override {
+    GraphSet(made_graphs(40), "many").save(folder_ / "many.safetensors");
+    GraphTables one = made_graphs(40);
+    one.graphs = 1;  // the same nodes and edges as one graph
+    for (size_t g = 0; g + 1 < one.edges[0].ptr.size(); ++g)
+      for (auto e = static_cast<size_t>(one.edges[0].ptr[g]); e < static_cast<size_t>(one.edges[0].ptr[g + 1]); ++e) {
+        one.edges[0].source[e] += static_cast<int32_t>(one.nodes[0].ptr[g]);
+        one.edges[0].target[e] += static_cast<int32_t>(one.nodes[0].ptr[g]);
+      }
+    one.nodes[0].ptr = {0, one.nodes[0].ptr.back()};
+    one.edges[0].ptr = {0, one.edges[0].ptr.back()};
+    std::erase_if(one.fields, [](const FieldTable& table) { return table.field.per == Per::kGraph; });
+    GraphSet(std::move(one), "one").save(folder_ / "one.safetensors");
+  }
+
+  /// A recipe of nodes (on one graph) or of graphs.
+  Recipe recipe(const std::string& kind, bool of_graphs, Settings more = {}) const {
+    Settings settings = {"model.kind=" + kind,
+                         "model.graph.hidden=8",
+                         "model.graph.heads=2",
+                         "model.graph.dropout=0.2",
+                         "data.kind=graphs",
+                         "train.micro_batch=1",
+                         "train.accumulation=4",
+                         "train.lanes=4",
+                         "train.steps=6",
+                         "train.clip_norm=0.5",
+                         "train.schedule.kind=constant",
+                         "train.schedule.learning_rate=0.02",
+                         "train.evaluation.batches=1",
+                         "train.seed=3"};
+    if (of_graphs)
+      for (const char* each : {"data.graphs.features=node.x,node.kind", "data.graphs.label=graph.y",
+                               "data.graphs.split=graph.split", "data.graphs.batch=count:5"})
+        settings.emplace_back(each);
+    else
+      for (const char* each :
+           {"data.graphs.features=node.x", "data.graphs.label=node.kind", "data.graphs.split=node.split"})
+        settings.emplace_back(each);
+    settings.push_back("data.graphs.set=" + (folder_ / (of_graphs ? "many.safetensors" : "one.safetensors")).string());
+    settings.insert(settings.end(), more.begin(), more.end());
+    return parse_recipe("", "graphs.toml", ".", settings);
+  }
+  static Trained train(Recipe recipe, const std::string& layout = "", int steps = 3, int threads = 1) {
+    if (!layout.empty()) set_layout(recipe, layout);
+    Training training = make_training(prepare(recipe), {.threads = threads});
+    training.initialize();
+    return train_steps(training, steps);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(GraphNets, HaveTheSameBitsOnEveryLayout) {
+  for (const bool of_graphs : {false, true})
+    for (const char* kind : {"gcn", "sage", "gat", "gin"}) {
+      const Trained expected = train(recipe(kind, of_graphs));
+      EXPECT_TRUE(std::isfinite(expected.losses.back()));
+      EXPECT_NE(expected.losses.front(), expected.losses.back());
+      for (const std::string layout : {"threads=2", "r=2", "r=4", "p=2", "phases=2 offload=optimizer",
+                                       "recompute=layer", "r=2 rts=optimizer", "p=2 r=2"}) {
+        SCOPED_TRACE(std::string(kind) + (of_graphs ? " of graphs " : " of nodes ") + layout);
+        expect_same(train(recipe(kind, of_graphs), layout, 3, 2), expected);
+      }
+    }
+}
+
+TEST_F(GraphNets, MorePaddingChangesNoLogit) {
+  // The room for the largest graphs is greater than the exact maximum.
+  for (const char* kind : {"gcn", "sage", "gat"}) {
+    const Settings plain{"model.graph.dropout=0"};
+    Settings padded = plain;
+    padded.emplace_back("data.graphs.batch=pad:5");
+    const Trained expected = train(recipe(kind, true, plain)), found = train(recipe(kind, true, padded));
+    EXPECT_EQ(found.losses, expected.losses) << kind;
+    EXPECT_EQ(found.evaluation, expected.evaluation) << kind;
+    EXPECT_EQ(found.hash, expected.hash) << kind;
+  }
+}
+
+TEST_F(GraphNets, LearnWithEveryWayToMakeBatches) {
+  for (const char* batch : {"count:5", "stream:40", "stream:40:90", "histogram:40:8"})
+    EXPECT_TRUE(std::isfinite(train(recipe("gin", true, {std::string("data.graphs.batch=") + batch})).losses.back()))
+        << batch;
+  for (const char* batch : {"neighbors:16:3,3", "walks:10:2"})
+    EXPECT_TRUE(std::isfinite(
+        train(recipe("sage", false, {std::string("data.graphs.batch=") + batch, "data.graphs.oversize=trim"}))
+            .losses.back()))
+        << batch;
+}
+
+TEST_F(GraphNets, LearnTheirLabels) {
+  // The category of a node is the position of its greatest feature.
+  const Trained nodes = train(recipe("sage", false, {"model.graph.dropout=0"}), "", 60);
+  EXPECT_GT(number_of(nodes.evaluation, "accuracy"), 0.95);
+  // Three of 40 graphs' batches are held out: too few for an accuracy, so the loss of training must fall.
+  const Trained graphs = train(recipe("gin", true, {"model.graph.dropout=0"}), "", 60);
+  EXPECT_LT(graphs.losses.back(), 0.5 * graphs.losses.front());
+}
+
+TEST_F(GraphNets, RecipesArePrintedAsTheyAreRead) {
+  const Recipe complete = prepare(recipe("gat", false)).recipe;
+  const std::string text = print_recipe(complete);
+  EXPECT_EQ(print_recipe(prepare(parse_recipe(text, "printed.toml", ".", {})).recipe), text);
+}
+
+TEST_F(GraphNets, SayWhatIsMissing) {
+  const auto error = [&](const std::string& kind, bool of_graphs, const Settings& more) {
+    return error_of([&] { prepare(recipe(kind, of_graphs, more)); });
+  };
+  EXPECT_THAT(error("gcn", false, {"data.graphs.features=node.y"}),
+              HasSubstr("data.graphs.features, " + (folder_ / "one.safetensors").string() +
+                        ": the graph set has no such field; found 'node.y'; expected one of"));
+  EXPECT_THAT(error("gcn", false, {"data.graphs.held_out=tests"}),
+              HasSubstr("the split has no such part; found 'tests'; expected one of train, validation or test"));
+  EXPECT_THAT(error("gcn", false, {"data.graphs.batch=some:3"}), HasSubstr("unknown way to make batches of graphs"));
+  EXPECT_THAT(error("gcn", false, {"data.graphs.label=node.x"}), HasSubstr("the label must be a category"));
+  EXPECT_THAT(error("gcn", false, {"data.graphs.set=absent"}), HasSubstr("absent"));
+  EXPECT_THAT(error("gcn", true, {"data.graphs.batch=stream:3"}), HasSubstr("a graph does not fit the budget"));
+}
+
+/// GCN on Cora with the public split (Kipf and Welling report 81.5 % of the test nodes).
+TEST(RealGraphNets, GcnOnCora) {
+  const char* data = std::getenv("RAMET_DATA");
+  const std::filesystem::path planetoid = std::filesystem::path(data ? data : "") / "planetoid";
+  if (!data || !std::filesystem::exists(planetoid / "ind.cora.x")) GTEST_SKIP() << "RAMET_DATA has no Cora";
+  const TemporaryFolder folder;
+  GraphTables tables = graphs::read_planetoid(planetoid, "cora");
+  for (const char* each : {"normalise=x", "self-loops", "gcn"}) apply_transform(tables, each, "edge");
+  GraphSet(std::move(tables), "cora").save(folder / "cora.safetensors");
+  const Settings settings{"data.graphs.set=" + (folder / "cora.safetensors").string(), "train.seed=1"};
+  Training training = make_training(prepare(load_recipe(RAMET_SOURCE_DIR "/examples/gcn-cora.toml", settings)), {});
+  training.initialize();
+  EXPECT_GT(number_of(train_steps(training, 200).evaluation, "accuracy"), 0.79);
+}
+
+}  // namespace
+}  // namespace ramet::tests

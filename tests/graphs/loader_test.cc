@@ -1,0 +1,282 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "ramet/base/rng.h"
+#include "ramet/graphs/graph_source.h"
+#include "ramet/graphs/pack_text.h"
+#include "support/errors.h"
+
+namespace ramet::tests {
+namespace {
+
+using graphs::GraphBudget;
+using graphs::GraphSource;
+using graphs::GraphSourceOptions;
+using graphs::make_packs;
+using graphs::PackContents;
+using graphs::PackRequest;
+using graphs::Packs;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// `count` graphs of 1 to 9 nodes, each a ring in both directions, with x = the node's number in the set.
+std::shared_ptr<const GraphSet> rings(int64_t count) {
+  GraphTables tables = homogeneous_tables();
+  tables.graphs = count;
+  const RandomStream random(3, RandomPurpose::kTest, 0, 0);
+  std::vector<float> x;
+  std::vector<int32_t> y;
+  for (int64_t g = 0; g < count; ++g) {
+    const auto nodes = static_cast<int32_t>(1 + random.below(static_cast<uint64_t>(g), 9));
+    for (int32_t i = 0; i < nodes; ++i) {
+      x.push_back(static_cast<float>(x.size()));
+      if (nodes < 2) continue;
+      for (const int32_t other : {(i + 1) % nodes, (i + nodes - 1) % nodes}) {
+        tables.edges[0].source.push_back(other);
+        tables.edges[0].target.push_back(i);
+      }
+    }
+    y.push_back(static_cast<int32_t>(g % 3));
+    tables.nodes[0].ptr.push_back(std::ssize(x));
+    tables.edges[0].ptr.push_back(std::ssize(tables.edges[0].source));
+  }
+  tables.set_field({.name = "x", .of = "node"}, x);
+  tables.set_field(Field{.name = "y", .per = Per::kGraph, .dtype = DType::kI32}, y);
+  return std::make_shared<const GraphSet>(std::move(tables), "rings");
+}
+
+/// One graph of `nodes` nodes: node i hears from i + 1, i + 3, ... ; node 0 is a hub.
+std::shared_ptr<const GraphSet> web(int64_t nodes) {
+  GraphTables tables = homogeneous_tables();
+  tables.graphs = 1;
+  tables.nodes[0].ptr = {0, nodes};
+  std::vector<int32_t> y, part, split;
+  for (int32_t i = 0; i < nodes; ++i) {
+    for (const int32_t step : {1, 3, 7})
+      tables.edges[0].source.push_back(static_cast<int32_t>((i + step) % nodes)), tables.edges[0].target.push_back(i);
+    tables.edges[0].source.push_back(i), tables.edges[0].target.push_back(0);
+    y.push_back(i % 5), part.push_back(i % 4), split.push_back(i % 2);
+  }
+  tables.edges[0].ptr = {0, std::ssize(tables.edges[0].source)};
+  for (const auto& [name, values] : {std::pair("y", y), std::pair("part", part), std::pair("split", split)})
+    tables.set_field({.name = name, .of = "node", .dtype = DType::kI32}, values);
+  return std::make_shared<const GraphSet>(std::move(tables), "web");
+}
+
+bool equal(const PackContents& a, const PackContents& b) {
+  return a.graphs == b.graphs && a.nodes == b.nodes && a.edges == b.edges && a.source == b.source &&
+         a.target == b.target && a.graph_ptr == b.graph_ptr && a.seeds == b.seeds && a.trimmed == b.trimmed;
+}
+
+/// Every pack of some epochs fits, is sorted, and is the same when it is asked for first, and from another thread.
+void check_packs(const std::function<std::shared_ptr<const Packs>()>& make, int64_t epochs) {
+  const auto packs = make();
+  std::vector<PackContents> all;
+  for (int64_t index = 0; packs->epoch_of(index) < epochs; ++index) all.push_back(packs->contents(index));
+  GraphBudget most;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const PackContents& pack = all[i];
+    EXPECT_TRUE(std::is_sorted(pack.target.begin(), pack.target.end())) << i;
+    EXPECT_EQ(pack.graph_ptr.back(), std::ssize(pack.nodes));
+    EXPECT_EQ(packs->sizes(static_cast<int64_t>(i)),
+              (GraphBudget{std::ssize(pack.graphs), std::ssize(pack.nodes), std::ssize(pack.edges)}));
+    most = {std::max(most.graphs, std::ssize(pack.graphs)), std::max(most.nodes, std::ssize(pack.nodes)),
+            std::max(most.edges, std::ssize(pack.edges))};
+  }
+  EXPECT_LE(most.graphs, packs->budget().graphs);
+  EXPECT_LE(most.nodes, packs->budget().nodes);
+  EXPECT_LE(most.edges, packs->budget().edges);
+  const auto other = make();
+  std::vector<std::thread> threads;
+  std::vector<int> same(all.size(), 0);
+  for (size_t thread = 0; thread < 4; ++thread)
+    threads.emplace_back([&, thread] {
+      for (size_t i = all.size(); i-- > 0;)
+        if (i % 4 == thread) same[i] = equal(other->contents(static_cast<int64_t>(i)), all[i]);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(std::count(same.begin(), same.end(), 1), std::ssize(all));
+}
+
+TEST(GraphLoader, PacksArePureAndWithinTheirRoom) {
+  const auto set = rings(57);
+  for (const char* text : {"count:8", "pad:8", "stream:30:50", "stream:24", "histogram:20:4", "histogram:20:0"})
+    for (const int64_t epochs : {0, 3}) {
+      SCOPED_TRACE(std::string(text) + " " + std::to_string(epochs));
+      check_packs([&] { return make_packs(set, text, {.epochs = epochs, .seed = 5}); }, 3);
+    }
+}
+
+TEST(GraphLoader, AnEpochHasEveryGraphOnce) {
+  const auto set = rings(57);
+  for (const char* text : {"count:8", "pad:8", "histogram:20:4"}) {
+    const auto packs = make_packs(set, text, {.seed = 5});
+    for (const int64_t epoch : {0, 1}) {
+      std::multiset<int64_t> graphs;
+      for (int64_t i = 0; i < packs->epoch_packs(epoch); ++i)
+        for (const int64_t graph : packs->contents(epoch * packs->epoch_packs(0) + i).graphs) graphs.insert(graph);
+      EXPECT_EQ(graphs.size(), 57u) << text;
+      EXPECT_EQ(std::set<int64_t>(graphs.begin(), graphs.end()).size(), 57u) << text;
+    }
+    EXPECT_FALSE(equal(packs->contents(0), packs->contents(packs->epoch_packs(0)))) << text;
+  }
+  // A stream leaves nothing out at the end of an epoch: graphs follow one another over its packs.
+  const auto stream = make_packs(set, "stream:30:50", {.seed = 5});
+  std::vector<int64_t> graphs;
+  for (int64_t i = 0; graphs.size() < 2 * 57; ++i)
+    for (const int64_t graph : stream->contents(i).graphs) graphs.push_back(graph);
+  for (const size_t begin : {0, 57})
+    EXPECT_EQ(std::set<int64_t>(graphs.begin() + static_cast<int64_t>(begin),
+                                graphs.begin() + static_cast<int64_t>(begin) + 57)
+                  .size(),
+              57u);
+}
+
+TEST(GraphLoader, TheMaximumIsThatOfTheRun) {
+  const auto set = rings(57);
+  const auto packs = make_packs(set, "count:8", {.epochs = 4, .seed = 1});
+  GraphBudget most;
+  for (int64_t i = 0; i < 4 * packs->epoch_packs(0); ++i) {
+    const GraphBudget sizes = packs->sizes(i);
+    most = {std::max(most.graphs, sizes.graphs), std::max(most.nodes, sizes.nodes), std::max(most.edges, sizes.edges)};
+  }
+  EXPECT_EQ(packs->budget(), most);
+  const auto bound = make_packs(set, "count:8", {.seed = 1});
+  EXPECT_GE(bound->budget().nodes, most.nodes);
+  const graphs::PackReport report = graphs::report_of(*packs, *set);
+  EXPECT_EQ(report.packs, 8);
+  EXPECT_GT(report.node_share, 0.5);
+  EXPECT_LE(report.node_share, 1);
+  EXPECT_EQ(packs->sizes(report.most_nodes_pack).nodes, report.most_nodes);
+  EXPECT_THAT(report.text(), HasSubstr("room for 8 graphs, "));
+}
+
+TEST(GraphLoader, RefusesOrLeavesOutWhatIsTooLarge) {
+  const auto set = rings(57);
+  EXPECT_THAT(error_of([&] { make_packs(set, "stream:6", {}); }), HasSubstr("a graph does not fit the budget"));
+  const auto packs = make_packs(set, "stream:6", {.oversize = graphs::Oversize::kTrim});
+  EXPECT_GT(packs->skipped(), 0);
+  EXPECT_THAT(graphs::report_of(*packs, *set).text(), HasSubstr("graphs do not fit and are left out"));
+  EXPECT_THAT(error_of([&] { make_packs(set, "counts:6", {}); }), HasSubstr("unknown way to make batches of graphs"));
+  EXPECT_THAT(error_of([&] { make_packs(set, "count:0", {}); }), HasSubstr("found '0'"));
+  EXPECT_THAT(error_of([&] { make_packs(set, "neighbors:4:2", {}); }), HasSubstr("a set of one homogeneous graph"));
+}
+
+TEST(GraphLoader, NeighboursArePureAndUniform) {
+  const auto set = web(60);
+  check_packs([&] { return make_packs(set, "neighbors:16:2,2", {.epochs = 2, .seed = 9}); }, 2);
+  const auto packs = make_packs(set, "neighbors:60:2", {.epochs = 1, .shuffle = false, .seed = 9});
+  // Node 0 hears from all 60 nodes and from 1, 3, 7 again: each of its 63 edges is drawn alike.
+  std::map<int64_t, int64_t> counts;
+  constexpr int64_t kDraws = 4000;
+  for (int64_t i = 0; i < kDraws; ++i) {
+    const PackContents pack = packs->contents(i);
+    for (size_t e = 0; e < 2; ++e) {
+      EXPECT_EQ(pack.target[e], 0);
+      ++counts[pack.edges[e]];
+    }
+    EXPECT_LT(pack.edges[0], pack.edges[1]);
+  }
+  EXPECT_EQ(counts.size(), 63u);
+  double chi_square = 0;
+  const double expected = 2.0 * kDraws / 63;
+  for (const auto& [edge, count] : counts) chi_square += std::pow(static_cast<double>(count) - expected, 2) / expected;
+  EXPECT_LT(chi_square, 110);  // 62 degrees of freedom: P < 2e-4
+}
+
+TEST(GraphLoader, NeighboursTrimTheLastEdges) {
+  const auto set = web(60);
+  const PackRequest small{.budget = {.nodes = 20, .edges = 30}, .oversize = graphs::Oversize::kTrim, .seed = 2};
+  const auto packs = make_packs(set, "neighbors:8:3,3", small);
+  const auto full = make_packs(set, "neighbors:8:3,3", {.epochs = 1, .seed = 2});
+  const PackContents cut = packs->contents(0), whole = full->contents(0);
+  EXPECT_GT(cut.trimmed, 0);
+  EXPECT_EQ(cut.seeds, 8);
+  EXPECT_LE(std::ssize(cut.nodes), 20);
+  EXPECT_EQ(std::vector<int64_t>(whole.nodes.begin(), whole.nodes.begin() + 20),
+            std::vector<int64_t>(cut.nodes.begin(), cut.nodes.begin() + 20));
+  PackRequest refuse = small;
+  refuse.oversize = graphs::Oversize::kRefuse;
+  EXPECT_THAT(error_of([&] { make_packs(set, "neighbors:8:3,3", refuse)->contents(0); }),
+              HasSubstr("a sample of the graph does not fit the budget"));
+}
+
+TEST(GraphLoader, ClustersAndWalksAreInducedSubgraphs) {
+  const auto set = web(60);
+  check_packs([&] { return make_packs(set, "clusters:2", {.seed = 4}); }, 3);
+  check_packs([&] { return make_packs(set, "walks:6:3", {.epochs = 2, .seed = 4}); }, 2);
+  for (const char* text : {"clusters:2", "walks:6:3"}) {
+    const PackContents pack = make_packs(set, text, {.epochs = 1, .seed = 4})->contents(0);
+    const std::set<int64_t> nodes(pack.nodes.begin(), pack.nodes.end());
+    std::vector<int64_t> expected;
+    for (int64_t e = 0; e < set->edge_ptr(0)[1]; ++e)
+      if (nodes.contains(set->sources(0)[static_cast<size_t>(e)]) &&
+          nodes.contains(set->targets(0)[static_cast<size_t>(e)]))
+        expected.push_back(e);
+    EXPECT_EQ(pack.edges, expected) << text;
+  }
+}
+
+std::vector<int32_t> numbers(const Batch& batch, const std::string& name) {
+  const NamedTensor& tensor = batch.at(name);
+  std::vector<int32_t> values(tensor.bytes.size() / 4);
+  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  return values;
+}
+
+TEST(GraphSource, WritesListsFieldsAndLabels) {
+  GraphTables tables = homogeneous_tables();
+  tables.graphs = 2;
+  tables.nodes[0].ptr = {0, 2, 3};
+  tables.edges[0].ptr = {0, 3, 4};
+  tables.edges[0].source = {1, 1, 0, 0};
+  tables.edges[0].target = {0, 0, 1, 0};
+  tables.set_field<float>({.name = "x", .of = "node"}, {5, 6, 7});
+  tables.set_field<double>({.name = "t", .per = Per::kGraph, .dtype = DType::kF64}, {0.5, 1.5});
+  tables.set_field<int8_t>(Field{.name = "y", .per = Per::kGraph, .dtype = DType::kI8}, {2, 4});
+  const auto set = std::make_shared<const GraphSet>(tables, "two");
+  const auto packs = make_packs(set, "count:2", {.budget = {.graphs = 3, .nodes = 4, .edges = 5}, .shuffle = false});
+  const GraphSource source(set, packs, {.fields = {"node.x"}, .label = "graph.y"});
+  const Batch batch = source.make(0, 1);
+  EXPECT_THAT(numbers(batch, "source"), ElementsAre(1, 1, 0, 2, 0));
+  EXPECT_THAT(numbers(batch, "ptr"), ElementsAre(0, 2, 3, 4, 4));
+  EXPECT_THAT(numbers(batch, "source_ptr"), ElementsAre(0, 1, 3, 4, 4));
+  EXPECT_THAT(numbers(batch, "by_source"), ElementsAre(2, 0, 1, 3, 0));
+  EXPECT_THAT(numbers(batch, "target_of"), ElementsAre(1, 0, 0, 2, 0));
+  EXPECT_THAT(numbers(batch, "graph_ptr"), ElementsAre(0, 2, 3, 3));
+  EXPECT_THAT(numbers(batch, "graphs"), ElementsAre(2));
+  EXPECT_THAT(numbers(batch, "labels"), ElementsAre(2, 4, -1));
+  float x[4];
+  std::memcpy(x, batch.at("node.x").bytes.data(), sizeof x);
+  EXPECT_THAT(x, ElementsAre(5, 6, 7, 0));
+  const Batch targets = GraphSource(set, packs, {.label = "graph.t"}).make(0, 2);
+  float t[6];
+  std::memcpy(t, targets.at("targets").bytes.data(), sizeof t);
+  EXPECT_THAT(t, ElementsAre(0.5f, 1.5f, 0, 0.5f, 1.5f, 0));
+  EXPECT_THAT(error_of([&] { GraphSource(set, packs, {.label = "node.x"}); }), HasSubstr("a label must be"));
+  EXPECT_THAT(error_of([&] { GraphSource(set, packs, {.fields = {"node.y"}}); }), HasSubstr("no such field"));
+}
+
+TEST(GraphSource, LabelsOfOtherPartsAndOfNeighboursDoNotCount) {
+  const auto set = web(20);
+  const auto whole = make_packs(set, "count:1", {});
+  const GraphSource part(set, whole, {.label = "node.y", .split = "node.split", .part = 1});
+  const std::vector<int32_t> labels = numbers(part.make(0, 1), "labels");
+  for (int32_t i = 0; i < 20; ++i) EXPECT_EQ(labels[static_cast<size_t>(i)], i % 2 == 1 ? i % 5 : -1) << i;
+  const auto sampled =
+      make_packs(set, "neighbors:3:2", {.members = graphs::members_of(*set, "node.split", 1), .epochs = 1});
+  const std::vector<int32_t> of_seeds = numbers(GraphSource(set, sampled, {.label = "node.y"}).make(0, 1), "labels");
+  EXPECT_EQ(std::count(of_seeds.begin(), of_seeds.end(), -1), std::ssize(of_seeds) - 3);
+  EXPECT_NE(part.identity(), GraphSource(set, whole, {.label = "node.y", .split = "node.split", .part = 0}).identity());
+}
+
+}  // namespace
+}  // namespace ramet::tests
