@@ -1,9 +1,9 @@
-"""PyTorch's sparse products beside `build/bench/sparse`: the four matrices of BERT-base at 2048 tokens.
+"""PyTorch's and SparseLab's sparse products beside `build/bench/sparse`: the four matrices of BERT-base at 2048 tokens.
 
     python bench/sparse_vs_peers.py [--density 0.1] [--threads 2]
 
-Prints, for CSR and for BSR of each block size, the milliseconds of the forward products of all four matrices (the best of
-several calls), in f32 and bf16; and of the gradients where PyTorch has them.
+Prints, for CSR and for BSR of each block size, the milliseconds of the forward products of all matrices (the best of
+several calls), in f32 and bf16; and of the gradients where PyTorch has them. Then the same of SparseLab's layer.
 """
 
 import argparse
@@ -41,6 +41,32 @@ def matrix(rows, columns, block, density, dtype):
     return dense.to_sparse_csr() if block == 1 else dense.to_sparse_bsr((block, block))
 
 
+def run_sparselab(density):
+    """SparseLab's layer (f32, single elements), where it is installed."""
+    try:
+        import sparselab
+    except ImportError:
+        print("sparselab is not installed")
+        return
+    forward, training = 0.0, 0.0
+    for rows, columns in MATRICES:
+        layer = sparselab.SparseLinear(columns, rows, bias=False, sparsity=1 - density)
+        x = torch.randn(TOKENS, columns, requires_grad=True)
+        gradient = torch.randn(TOKENS, rows)
+
+        def only_forward(layer=layer, x=x):
+            with torch.no_grad():
+                layer(x)
+
+        def all_three(layer=layer, x=x, gradient=gradient):
+            x.grad = None
+            layer(x).backward(gradient)
+
+        forward += best(only_forward, 3)
+        training += best(all_three, 2)
+    print(f"sparselab f32 forward {1e3 * forward:9.1f} ms  all three products {1e3 * training:9.1f} ms")
+
+
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--density", type=float, default=0.1)
@@ -76,6 +102,7 @@ def main():
             kind = "CSR" if block == 1 else f"BSR {block}x{block}"
             print(f"{dtype} {kind:9} forward {1e3 * forward:9.1f} ms", end="")
             print(f"  {problem}" if problem else f"  all three products {1e3 * backward:9.1f} ms", flush=True)
+    run_sparselab(chosen.density)
 
 
 if __name__ == "__main__":
