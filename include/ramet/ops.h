@@ -171,9 +171,9 @@ RAMET_API Tensor linear(Operand a, Operand weight, Operand bias, bool transpose_
 /// `cell_columns` elements. The sums are f32, in order of the stored elements in each cell; neither zeros nor the size
 /// of blocks change a bit. An index that does not ascend within its cell is an error at run time.
 /// Values of 6 dimensions [G, R, C, slots, ...] are those of G matrices, each for its part a[g] of a; the index may be
-/// [G, R, C, slots], too.
+/// [G, R, C, slots], too. `fixed` says that the index never changes: machines that place blocks ahead are then faster.
 RAMET_API Tensor sparse_matmul(Operand a, Operand values, Operand index, int64_t cell_rows, int64_t cell_columns,
-                               bool transpose = false);
+                               bool transpose = false, bool fixed = false);
 /// The sums over all leading dimensions of a[..., i] b[..., j] at the stored elements, f32: the gradient of `values`.
 /// With `grouped`, the first dimension of a, b and the result is the number of a matrix.
 RAMET_API Tensor sparse_outer(Operand a, Operand b, Operand index, int64_t cell_rows, int64_t cell_columns,

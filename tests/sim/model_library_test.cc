@@ -9,6 +9,7 @@
 #include "ramet/base/error.h"
 #include "ramet/layout/layout.h"
 #include "ramet/machine/tile_model.h"
+#include "ramet/machine/tile_sparse.h"
 #include "ramet/program/compile.h"
 #include "support/small_training.h"
 
@@ -103,6 +104,32 @@ TEST(TileLibrary, SumsAndLoopsAreWrittenInPlace) {
   NodeSignature softmax{&ops.get("softmax"), {a}, {a}, {}, "softmax"};
   softmax.attributes.set("axis", int64_t{1});
   EXPECT_TRUE(library.choose(softmax, 1).may_alias.empty());
+}
+
+// A product with a sparse weight takes as long as the search for its split says: less where the pattern is fixed, and
+// its gradients as well.
+TEST(TileLibrary, ProductsWithSparseWeightsAreThoseOfTheTiles) {
+  const TensorType x{DType::kF16, {512, 1024}}, values{DType::kF16, {1, 1, 256, 16, 16}},
+      index{DType::kI32, {1, 1, 256}};
+  const auto seconds = [&](const std::string& op, bool fixed) {
+    NodeSignature node{&OpRegistry::instance().get(op), {x, values, index}, {}, {}, op};
+    node.attributes.set("cell", std::vector<int64_t>{1024, 1024});
+    if (op == "sparse_outer") {
+      node.inputs[1] = x;
+      node.attributes.set("block", std::vector<int64_t>{16, 16});
+    }
+    if (fixed) node.attributes.set("fixed", true);
+    node.outputs = node.op->infer(node);
+    const double cycles = tile_cycles(kFigures, node, node.op->cost(node)).total();
+    EXPECT_EQ(cycles, choose_sparse_product(kFigures, *sparse_work(node)).cycles.total());
+    EXPECT_GT(TileLibrary(kFigures).choose(node, 1).scratch_bytes, 0);
+    return cycles;
+  };
+  const double dense = choose_product(kFigures, {1, 512, 1024, 1024, DType::kF16}).cycles.total();
+  for (const std::string op : {"sparse_matmul", "sparse_outer"}) {
+    EXPECT_LT(seconds(op, true), seconds(op, false)) << op;
+    EXPECT_LT(seconds(op, true), 2 * dense) << op;
+  }
 }
 
 }  // namespace

@@ -289,10 +289,10 @@ Tensor linear(Operand a, Operand weight, Operand bias, bool transpose_weight) {
   return apply([&](ir::Tensor x, ir::Tensor w, ir::Tensor b) { return ops::linear(x, w, b, transpose_weight); }, a,
                weight, bias);
 }
-Tensor sparse_matmul(Operand a, Operand values, Operand index, int64_t cell_rows, int64_t cell_columns,
-                     bool transpose) {
+Tensor sparse_matmul(Operand a, Operand values, Operand index, int64_t cell_rows, int64_t cell_columns, bool transpose,
+                     bool fixed) {
   return apply([&](ir::Tensor x, ir::Tensor v,
-                   ir::Tensor i) { return ops::sparse_matmul(x, v, i, {cell_rows, cell_columns}, transpose); },
+                   ir::Tensor i) { return ops::sparse_matmul(x, v, i, {cell_rows, cell_columns, fixed}, transpose); },
                a, values, index);
 }
 Tensor sparse_outer(Operand a, Operand b, Operand index, int64_t cell_rows, int64_t cell_columns, int64_t block_rows,

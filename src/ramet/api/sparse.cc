@@ -46,7 +46,8 @@ Tensor sparse_linear_layer(Builder& builder, Operand a, const std::string& name,
   } else {
     index = builder.state(name + ".index", a.place());
   }
-  Tensor y = sparse_matmul(a, Operand(values, a.place()), Operand(index, a.place()), cell_rows, cell_columns);
+  Tensor y =
+      sparse_matmul(a, Operand(values, a.place()), Operand(index, a.place()), cell_rows, cell_columns, false, true);
   if (!options.bias) return y;
   const Tensor bias = builder.weight(name + ".bias", {out}, Init::zeros(), {.axes = {options.rows}}, a.place());
   return add(Operand(y, a.place()), Operand(bias, a.place()));

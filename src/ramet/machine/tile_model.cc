@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "ramet/machine/tile_sparse.h"
+
 namespace ramet::machine {
 namespace {
 
@@ -79,6 +81,7 @@ TileCycles product_cycles(const TileFigures& figures, const NodeSignature& node,
 
 TileCycles tile_cycles(const TileFigures& figures, const NodeSignature& node, const Cost& cost) {
   if (node.op->products) return product_cycles(figures, node, cost);
+  if (const auto work = ops::sparse_work(node)) return choose_sparse_product(figures, *work).cycles;
   TileCycles cycles{.tiles = figures.tiles};
   const double bytes = real(cost.bytes_read) + real(cost.bytes_written);
   if (bytes <= 0 && cost.flops <= 0) return cycles;

@@ -101,6 +101,7 @@ SparseMatmulForm sparse_matmul_form(const NodeSignature& node) {
   SparseMatmulForm form;
   form.grid = grid_of_values(node, 1, "values", &form.groups);
   form.transpose = node.attributes.get_bool_or("transpose", false);
+  form.fixed = node.attributes.get_bool_or("fixed", false);
   form.tokens = tokens_of(node, 0, "x", form.in(), form.groups, node.inputs[1].shape.rank() == 6);
   const DType dtype = node.attributes.has("dtype") ? node.attributes.get_dtype("dtype") : node.inputs[0].dtype;
   if (!is_floating(dtype)) refuse(node, "the output must be floating", "dtype=" + std::string(name_of(dtype)));
@@ -113,6 +114,7 @@ SparseOuterForm sparse_outer_form(const NodeSignature& node) {
   const Dims block = sparse_pair(node, "block");
   const bool grouped = node.attributes.get_bool_or("grouped", false);
   SparseOuterForm form;
+  form.fixed = node.attributes.get_bool_or("fixed", false);
   form.grid = sparse_grid_of(node, 2, sparse_pair(node, "cell"), block[0], block[1], grouped ? &form.groups : nullptr);
   if (grouped && !form.groups.own_index && node.inputs[0].shape.rank() > 0) form.groups.count = node.inputs[0].shape[0];
   form.tokens = tokens_of(node, 0, "a", form.grid.rows(), form.groups, grouped);
@@ -165,6 +167,27 @@ void check_sparse_index(const NodeSignature& node, const SparseGrid& grid, const
                   ErrorKind::kFailure);
     }
   }
+}
+
+std::optional<SparseWork> sparse_work(const NodeSignature& node) {
+  if (node.op->name == "sparse_matmul") {
+    const SparseMatmulForm form = sparse_matmul_form(node);
+    return SparseWork{.grid = form.grid,
+                      .groups = form.groups.count,
+                      .tokens = form.tokens,
+                      .fixed = form.fixed,
+                      .operands = node.inputs[0].dtype};
+  }
+  if (node.op->name == "sparse_outer") {
+    const SparseOuterForm form = sparse_outer_form(node);
+    return SparseWork{.grid = form.grid,
+                      .groups = form.groups.count,
+                      .tokens = form.tokens,
+                      .sampled = true,
+                      .fixed = form.fixed,
+                      .operands = node.inputs[0].dtype};
+  }
+  return std::nullopt;
 }
 
 void check_sparse_number(const NodeSignature& node, const SparseGrid& grid, int64_t i, int64_t number) {
@@ -242,7 +265,7 @@ std::vector<Tensor> matmul_gradient(GradientContext& context) {
   const SparseMatmulForm form = sparse_matmul_form(context.node);
   const Tensor x = context.inputs[0], values = context.inputs[1], index = context.inputs[2];
   const Tensor dy = cast_to(context.output_gradients[0], x.dtype());
-  const SparseCell cell{form.grid.cell_rows, form.grid.cell_columns};
+  const SparseCell cell{form.grid.cell_rows, form.grid.cell_columns, form.fixed};
   std::vector<Tensor> gradients(3);
   if (context.needed[0]) gradients[0] = sparse_matmul(dy, values, index, cell, !form.transpose);
   if (context.needed[1])
@@ -255,7 +278,7 @@ std::vector<Tensor> outer_gradient(GradientContext& context) {
   const SparseOuterForm form = sparse_outer_form(context.node);
   const Tensor a = context.inputs[0], b = context.inputs[1], index = context.inputs[2];
   const Tensor values = cast_to(context.output_gradients[0], a.dtype());
-  const SparseCell cell{form.grid.cell_rows, form.grid.cell_columns};
+  const SparseCell cell{form.grid.cell_rows, form.grid.cell_columns, form.fixed};
   std::vector<Tensor> gradients(3);
   if (context.needed[0]) gradients[0] = sparse_matmul(b, values, index, cell);
   if (context.needed[1]) gradients[1] = sparse_matmul(a, values, index, cell, true);
@@ -288,6 +311,8 @@ Tensor sum_apart(SimplifyContext& context) {
 
 void register_sparse_ops(OpRegistry& registry) {
   const AttributeSpec cell = required_attribute("cell", Kind::kInts, "rows and columns of a cell");
+  const AttributeSpec fixed =
+      optional_attribute("fixed", Kind::kBool, "the index never changes: for machines that place blocks (false)");
   registry.add(
       {.name = "sparse_matmul",
        .doc = "x [...,columns] x (block-sparse matrix)^T -> [...,rows]: values [R,C,slots,i,j] at the blocks of "
@@ -295,7 +320,7 @@ void register_sparse_ops(OpRegistry& registry) {
               "those of G products, as is then the first dimension of x; the index may be [G,R,C,slots]",
        .min_inputs = 3,
        .max_inputs = 3,
-       .attributes = {cell,
+       .attributes = {cell, fixed,
                       optional_attribute("transpose", Kind::kBool, "x [...,rows] x matrix -> [...,columns] (false)"),
                       optional_attribute("dtype", Kind::kDType, "of the output (x's)")},
        .infer = [](const NodeSignature& node) { return std::vector{sparse_matmul_form(node).output}; },
@@ -311,7 +336,7 @@ void register_sparse_ops(OpRegistry& registry) {
                     "a, b and the result (and of an index of 4 dimensions) is the product's number",
                 .min_inputs = 3,
                 .max_inputs = 3,
-                .attributes = {cell, required_attribute("block", Kind::kInts, "rows and columns of a block"),
+                .attributes = {cell, fixed, required_attribute("block", Kind::kInts, "rows and columns of a block"),
                                optional_attribute("grouped", Kind::kBool, "several products (false)")},
                 .infer =
                     [](const NodeSignature& node) {
@@ -331,6 +356,7 @@ Tensor sparse_matmul(Tensor x, Tensor values, Tensor index, const SparseCell& ce
                      std::optional<DType> dtype) {
   Attributes attributes{{"cell", Dims{cell.rows, cell.columns}}};
   if (transpose) attributes.set("transpose", true);
+  if (cell.fixed) attributes.set("fixed", true);
   if (dtype && *dtype != x.dtype()) attributes.set("dtype", *dtype);
   return x.builder->op("sparse_matmul", {x, values, index}, std::move(attributes));
 }
@@ -339,6 +365,7 @@ Tensor sparse_outer(Tensor a, Tensor b, Tensor index, const SparseCell& cell, in
                     bool grouped) {
   Attributes attributes{{"cell", Dims{cell.rows, cell.columns}}, {"block", Dims{block_rows, block_columns}}};
   if (grouped) attributes.set("grouped", true);
+  if (cell.fixed) attributes.set("fixed", true);
   return a.builder->op("sparse_outer", {a, b, index}, std::move(attributes));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,7 @@ struct SparseMatmulForm {
   SparseGrid grid;
   SparseGroups groups;
   bool transpose = false;
+  bool fixed = false;  ///< the pattern never changes
   int64_t tokens = 0;  ///< of one product
   TensorType output;
   int64_t in() const { return transpose ? grid.rows() : grid.columns(); }
@@ -69,10 +71,23 @@ SparseMatmulForm sparse_matmul_form(const NodeSignature& node);
 struct SparseOuterForm {
   SparseGrid grid;
   SparseGroups groups;
+  bool fixed = false;  ///< the pattern never changes
   int64_t tokens = 0;  ///< of one product
 };
 SparseOuterForm sparse_outer_form(const NodeSignature& node);
 inline constexpr int64_t kOuterTokens = 512;
+
+/// The work of a product with a sparse matrix, for machines that plan it.
+struct SparseWork {
+  SparseGrid grid;
+  int64_t groups = 1;    ///< such products
+  int64_t tokens = 0;    ///< of one product
+  bool sampled = false;  ///< two dense operands; the stored blocks are the result
+  bool fixed = false;    ///< the pattern never changes
+  DType operands = DType::kF32;
+};
+/// Nothing for nodes that are no such products.
+std::optional<SparseWork> sparse_work(const NodeSignature& node);
 
 /// Which elements of stored blocks take part: all, or those at or below (above) the diagonal of the matrix.
 enum class SparseKeep { kAll, kLower, kUpper };

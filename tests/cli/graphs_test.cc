@@ -1,0 +1,86 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/process.h"
+#include "ramet/base/file.h"
+#include "support/temporary.h"
+
+namespace ramet::tests {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class GraphCommands : public ::testing::Test {
+ protected:
+  Outcome ramet(const std::vector<std::string>& arguments) { return Process(arguments, folder_.path()).wait(); }
+  TemporaryFolder folder_;
+};
+
+TEST_F(GraphCommands, PrepareAndDescribe) {
+  write_file_atomic(folder_ / "m.xyz", "3\nbent\nO 0 0 0\nH 0.96 0 0\nH -0.24 0.93 0\n1\nalone\nHe 0 0 0\n");
+  const std::vector<std::string> prepare = {"graphs", "prepare", "xyz", "m.xyz", "--out", "m.safetensors"};
+  std::vector<std::string> connected = prepare;
+  connected.insert(connected.end(), {"--apply", "radius=1,degree", "--json"});
+  const Outcome prepared = ramet(connected);
+  ASSERT_EQ(prepared.status, 0) << prepared.err;
+  const json found = json::parse(prepared.last_line());
+  EXPECT_EQ(found["graphs"], 2);
+  EXPECT_EQ(found["node.nodes"], 4);
+  EXPECT_EQ(found["node.isolated"], 1);
+  EXPECT_EQ(found["edge.edges"], 4);  // the two hydrogens are further apart
+  EXPECT_EQ(found["edge.symmetric"], true);
+  EXPECT_EQ(json::parse(ramet({"graphs", "describe", "m.safetensors", "--json"}).last_line()), found);
+  const Outcome text = ramet({"graphs", "describe", "m.safetensors"});
+  EXPECT_THAT(text.out, HasSubstr("2 graphs"));
+  EXPECT_THAT(text.out, HasSubstr("node.pos"));
+  EXPECT_THAT(text.out, HasSubstr("Angstrom"));
+
+  std::vector<std::string> unknown = prepare;
+  unknown.insert(unknown.end(), {"--apply", "radios=1"});
+  EXPECT_THAT(ramet(unknown).err, HasSubstr("unknown transform; found 'radios'"));
+  write_file_atomic(folder_ / "m.xyz", "3\nbent\nO 0 0 0\n");
+  const Outcome cut = ramet(prepare);
+  EXPECT_EQ(cut.status, 2);
+  EXPECT_THAT(cut.err, HasSubstr("m.xyz:3: a molecule is not whole"));
+  EXPECT_EQ(ramet({"graphs", "describe", "m.safetensors"}).status, 0);  // the set from before is still whole
+}
+
+TEST_F(GraphCommands, TrainResumeAndExport) {
+  std::string edges = "graph,source,target\n", nodes = "graph,node,kind\n", graphs = "graph,y\n";
+  for (int g = 0; g < 12; ++g) {
+    const int size = 2 + g % 4;
+    for (int i = 0; i < size; ++i) {
+      nodes += std::to_string(g) + "," + std::to_string(i) + "," + (i % 2 ? "b" : "a") + "\n";
+      edges += std::to_string(g) + "," + std::to_string(i) + "," + std::to_string((i + 1) % size) + "\n";
+    }
+    graphs += std::to_string(g) + "," + (size > 3 ? "large" : "small") + "\n";
+  }
+  write_file_atomic(folder_ / "edges.csv", edges);
+  write_file_atomic(folder_ / "nodes.csv", nodes);
+  write_file_atomic(folder_ / "graphs.csv", graphs);
+  ASSERT_EQ(ramet({"graphs", "prepare", "csv", "edges.csv", "--nodes", "nodes.csv", "--graphs", "graphs.csv", "--out",
+                   "set.safetensors"})
+                .status,
+            0);
+  write_file_atomic(folder_ / "r.toml",
+                    "[model]\nkind = \"gin\"\n[model.graph]\nhidden = 4\n[data]\nkind = \"graphs\"\n[data.graphs]\n"
+                    "set = \"set.safetensors\"\nfeatures = \"node.kind\"\nlabel = \"graph.y\"\nbatch = \"count:4\"\n"
+                    "[train]\nsteps = 6\nmicro_batch = 1\nprecision = \"f32\"\n[train.evaluation]\nbatches = 0\n");
+  const Outcome whole = ramet({"train", "r.toml", "--json", "--threads", "1"});
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  EXPECT_THAT(whole.err, HasSubstr("room for 4 graphs"));
+  const Outcome half = ramet({"train", "r.toml", "--json", "--threads", "1", "--steps", "3"});
+  ASSERT_EQ(half.status, 0) << half.err;
+  const std::string run = json::parse(half.last_line())["run_directory"];
+  const Outcome resumed = ramet({"train", "--resume", run, "--json", "--threads", "2", "--steps", "6"});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(json::parse(resumed.last_line())["weights_hash"], json::parse(whole.last_line())["weights_hash"]);
+  const Outcome exported = ramet({"export", run, "--out", "weights.safetensors"});
+  EXPECT_EQ(exported.status, 0) << exported.err;
+}
+
+}  // namespace
+}  // namespace ramet::tests
