@@ -1,6 +1,7 @@
 // Products with block-sparse weights beside dense ones: the four matrices of BERT-base at 2048 tokens, forward,
 // gradient of the input and gradient of the weight, packing included. Prints, for each block size, the time of the
-// three together, the rate on stored elements, and how many times faster than Ramet's dense products they are.
+// three together, the rate on stored elements, how many times faster than Ramet's dense products they are, and at
+// which density dense products are as fast.
 //   build/bench/sparse [density, default 0.1] [seconds per product, default 0.05]
 #include <cstring>
 #include <string>
@@ -74,6 +75,31 @@ std::vector<int32_t> pattern(int64_t blocks, int64_t slots) {
   return index;
 }
 
+/// Seconds of the products of all matrices, and their stored elements.
+struct SparseTimes {
+  double y = 0, dx = 0, dw = 0, stored = 0;
+  double together() const { return y + dx + dw; }
+};
+
+SparseTimes sparse_times(DType dtype, int64_t side, double density, ThreadTeam& team, double budget) {
+  SparseTimes times;
+  for (const Matrix& m : kMatrices) {
+    const int64_t blocks = m.rows / side * (m.columns / side);
+    const auto slots = static_cast<int64_t>(density * static_cast<double>(blocks) + 0.5);
+    const std::vector<int32_t> index = pattern(blocks, slots);
+    const TensorType at{DType::kI32, {1, 1, slots}}, values{dtype, {1, 1, slots, side, side}};
+    const TensorType in{dtype, {kTokens, m.columns}}, out{dtype, {kTokens, m.rows}};
+    const std::vector<int64_t> cell{m.rows, m.columns}, block{side, side};
+    times.y += node_time("sparse_matmul", {in, values, at}, index.data(), {{"cell", cell}}, team, budget);
+    times.dx += node_time("sparse_matmul", {out, values, at}, index.data(), {{"cell", cell}, {"transpose", true}}, team,
+                          budget);
+    times.dw +=
+        node_time("sparse_outer", {out, in, at}, index.data(), {{"cell", cell}, {"block", block}}, team, budget);
+    times.stored += static_cast<double>(slots * side * side);
+  }
+  return times;
+}
+
 void run_type(DType dtype, ThreadTeam& team, double density, double budget) {
   double dense[3] = {};
   for (const Matrix& m : kMatrices) {
@@ -85,26 +111,19 @@ void run_type(DType dtype, ThreadTeam& team, double density, double budget) {
   std::printf("%-4s dense          y %8.2f  dx %8.2f  dw %8.2f  together %8.2f ms\n",
               std::string(name_of(dtype)).c_str(), dense[0] * 1e3, dense[1] * 1e3, dense[2] * 1e3, all * 1e3);
   for (const int64_t side : {1, 4, 8, 16}) {
-    double sparse[3] = {}, stored = 0;
-    for (const Matrix& m : kMatrices) {
-      const int64_t blocks = m.rows / side * (m.columns / side);
-      const auto slots = static_cast<int64_t>(density * static_cast<double>(blocks) + 0.5);
-      const std::vector<int32_t> index = pattern(blocks, slots);
-      const TensorType at{DType::kI32, {1, 1, slots}}, values{dtype, {1, 1, slots, side, side}};
-      const TensorType in{dtype, {kTokens, m.columns}}, out{dtype, {kTokens, m.rows}};
-      const std::vector<int64_t> cell{m.rows, m.columns}, block{side, side};
-      sparse[0] += node_time("sparse_matmul", {in, values, at}, index.data(), {{"cell", cell}}, team, budget);
-      sparse[1] += node_time("sparse_matmul", {out, values, at}, index.data(), {{"cell", cell}, {"transpose", true}},
-                             team, budget);
-      sparse[2] +=
-          node_time("sparse_outer", {out, in, at}, index.data(), {{"cell", cell}, {"block", block}}, team, budget);
-      stored += static_cast<double>(slots * side * side);
+    const SparseTimes sparse = sparse_times(dtype, side, density, team, budget);
+    // The time grows with the density, so halving finds where dense products are as fast.
+    double below = 0, above = 1;
+    for (int step = 0; step < 5; ++step) {
+      const double middle = (below + above) / 2;
+      (sparse_times(dtype, side, middle, team, budget / 4).together() < all ? below : above) = middle;
     }
-    const double together = sparse[0] + sparse[1] + sparse[2];
     std::printf(
-        "%-4s block %-2ld       y %8.2f  dx %8.2f  dw %8.2f  together %8.2f ms  %6.1f GF/s  %5.2f times dense's rate\n",
-        std::string(name_of(dtype)).c_str(), static_cast<long>(side), sparse[0] * 1e3, sparse[1] * 1e3, sparse[2] * 1e3,
-        together * 1e3, 6.0 * static_cast<double>(kTokens) * stored / together * 1e-9, all / together);
+        "%-4s block %-2ld       y %8.2f  dx %8.2f  dw %8.2f  together %8.2f ms  %6.1f GF/s  %5.2f times dense's rate  "
+        "break-even density %.2f\n",
+        std::string(name_of(dtype)).c_str(), static_cast<long>(side), sparse.y * 1e3, sparse.dx * 1e3, sparse.dw * 1e3,
+        sparse.together() * 1e3, 6.0 * static_cast<double>(kTokens) * sparse.stored / sparse.together() * 1e-9,
+        all / sparse.together(), (below + above) / 2);
   }
 }
 

@@ -57,6 +57,11 @@ MODELS = {
                       "train.loss_scale": "auto"},
     "gpt2-f16-lamb": {"model.kind": "gpt2", "model.preset": "mini", "train.precision": "f16", "train.optimizer.kind": "lamb",
                       "train.optimizer.trust": "decayed", "train.optimizer.weight_norm_cap": 1.0, "train.loss_scale": "auto"},
+    # Block-sparse weights in as many cells as the layouts have shards.
+    "gpt2-f32-sparse": {"model.kind": "gpt2", "model.preset": "mini", "train.precision": "f32", "train.optimizer.kind": "adamw",
+                        "sparse.weights": "transformer.h.*", "sparse.density": 0.2, "sparse.cells": 8},
+    "bert-bf16-sparse": {"model.kind": "bert", "model.preset": "mini", "train.precision": "bf16", "train.optimizer.kind": "lamb",
+                         "sparse.weights": "bert.encoder.*", "sparse.density": 0.4, "sparse.block": 4, "sparse.distribution": "erk"},
 }
 ALL_SIZES = 6  # of the models, so many on the other sizes too
 # Networks with sizes of their own: batch norms with running statistics, attention, skips over many parts, recurrent layers.

@@ -124,4 +124,27 @@ struct SparseLayerOptions {
 RAMET_API Tensor sparse_linear_layer(Builder& builder, Operand a, const std::string& name, int64_t out,
                                      const SparseLayerOptions& options = {});
 
+struct SparsifyOptions {
+  /// Names, or patterns: * stands for any text, ? for one character. What matches a pattern that begins with ! stays
+  /// dense. Weights of one dimension stay dense, unless they are named in full, which is an Error.
+  std::vector<std::string> weights{};
+  double density = 0.1;  ///< share of all their blocks that is stored
+  BlockSize block{};
+  int64_t cells = 1;     ///< along each dimension that layouts cut for t=2, or over the first number of t=2x1
+  int64_t cells_t2 = 1;  ///< the same, over the second number of t=1x2
+  /// "uniform": all weights have this density. "erk" (Erdos-Renyi kernel): densities are in proportion to (rows +
+  /// columns) / (rows x columns), so that small weights lose less.
+  std::string distribution = "uniform";
+  /// "random": in each cell, each set of blocks is equally likely. "magnitude": the blocks with the greatest sums of
+  /// absolute values; the model's weights must then begin with given numbers, not drawn ones.
+  std::string pattern = "random";
+  uint64_t seed = 0;  ///< of random patterns
+};
+/// The model with block-sparse weights in place of dense ones, for any model. Weights must be matrices of products
+/// (matmul, linear) or filters of convolutions of 1 x 1, and be read in no other way. Each becomes the weight
+/// "NAME.values" and the pattern "NAME.index". Throws Error, naming the weight and what to do, for a pattern that no
+/// weight matches, for weights that are read otherwise (as a tied embedding is), for cells and blocks that do not
+/// divide the weight, and for cells that would store less than 8 blocks.
+RAMET_API Model sparsify(const Model& model, const SparsifyOptions& options);
+
 }  // namespace ramet::v0

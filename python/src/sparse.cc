@@ -207,6 +207,25 @@ void bind_sparse(nb::module_& m) {
       "A linear layer whose weight [out, in] is block-sparse with a fixed random pattern: the weight NAME.values and "
       "the "
       "constant NAME.index. `init` is that of the stored values: normal with a deviation of 0.02 unless given.");
+  m.def(
+      "sparsify",
+      [](const ramet::Model& model, const std::vector<std::string>& weights, double density, Pair block, int64_t cells,
+         int64_t cells_t2, const std::string& distribution, const std::string& pattern, uint64_t seed) {
+        return ramet::sparsify(model, {.weights = weights,
+                                       .density = density,
+                                       .block = block_of(block),
+                                       .cells = cells,
+                                       .cells_t2 = cells_t2,
+                                       .distribution = distribution,
+                                       .pattern = pattern,
+                                       .seed = seed});
+      },
+      nb::call_guard<nb::gil_scoped_release>(), "model"_a, "weights"_a, nb::kw_only(), "density"_a = 0.1,
+      "block"_a = Pair{1, 1}, "cells"_a = 1, "cells_t2"_a = 1, "distribution"_a = "uniform", "pattern"_a = "random",
+      "seed"_a = 0,
+      "The model with block-sparse weights in place of those whose names match `weights` (patterns; those of "
+      "'!PATTERN' "
+      "stay dense). Each becomes the weight NAME.values and the pattern NAME.index.");
 }
 
 }  // namespace ramet_python

@@ -104,5 +104,146 @@ TEST(LibrarySparse, SaysWhatDoesNotFit) {
   EXPECT_THAT(error_of([&] { sparse_linear_layer(m, x, "d", 9, {.cells_down = 2}); }), HasSubstr("2x1 cells"));
 }
 
+/// Two residual blocks of dense layers, whose weights are [out, in] and [in, out].
+Model dense_model(const Init& init = Init::normal(0.3)) {
+  ModelBuilder m("dense");
+  Tensor x = m.input("x", DType::kF32, {kBatch, kWidth});
+  for (int i = 0; i < 2; ++i) {
+    const PartScope part(m, "layer", i);
+    const std::string name = "layer" + std::to_string(i);
+    const Tensor up = m.weight(name + ".up.weight", {kInner, kWidth}, init, {.axes = {"mlp", "embed"}});
+    const Tensor bias = m.weight(name + ".up.bias", {kInner}, Init::zeros(), {.axes = {"mlp"}});
+    const Tensor wide = relu(linear(x, up, bias));
+    const Tensor down = m.weight(name + ".down.weight", {kInner, kWidth}, init, {.axes = {"mlp", "embed"}});
+    x = x + matmul(wide, down);
+  }
+  m.axis_units("mlp", 4);
+  m.loss(reduce_mean(x * x));
+  m.output("y", x);
+  return m.build();
+}
+
+TEST(LibrarySparse, AnyModelsWeightsBecomeSparse) {
+  const Model sparse =
+      sparsify(dense_model(), {.weights = {"layer?.*.weight"}, .density = 0.3, .block = {4, 4}, .cells = 4, .seed = 5});
+  // A cell of 16 x 32 has 32 blocks.
+  EXPECT_EQ(sparse.type_of("layer0.up.weight.values"), (TensorType{DType::kF32, {4, 1, 10, 4, 4}}));
+  EXPECT_EQ(sparse.type_of("layer1.down.weight.index"), (TensorType{DType::kI32, {4, 1, 10}}));
+  EXPECT_THAT(sparse.text(), ::testing::Not(HasSubstr("linear")));
+  std::string hash;
+  for (const char* layout : {"", "p=2", "t=2", "t=4", "p=2 t=2", "r=2", "r=2 rts=weights,grads,optimizer",
+                             "phases=2 offload=weights,optimizer", "recompute=layer", "p=2 r=2 t=2"}) {
+    SCOPED_TRACE(layout);
+    Training training(sparse, {.schedule = {.learning_rate = 0.01},
+                               .micro_batches = 4,
+                               .lanes = 2,
+                               .chunks = 4,
+                               .layout = layout,
+                               .threads = 1});
+    std::vector<float> room;
+    const double before = training.step(numbers_of(room, 0)).loss;
+    for (int64_t step = 1; step < 4; ++step) training.step(numbers_of(room, step));
+    EXPECT_LT(training.step(numbers_of(room, 0)).loss, before);
+    if (hash.empty()) hash = training.weights_hash();
+    EXPECT_EQ(training.weights_hash(), hash);
+  }
+}
+
+TEST(LibrarySparse, AModelOfDensityOneComputesWhatTheDenseOneDoes) {
+  const auto wave = Init::by("wave", [](int64_t i) { return 0.2 * std::sin(static_cast<double>(i) * 0.7); });
+  const Model dense = dense_model(wave);
+  std::vector<std::vector<float>> results;
+  for (const Model& model : {dense, sparsify(dense, {.weights = {"*"}, .density = 1, .block = {4, 8}, .cells = 2}),
+                             sparsify(dense, {.weights = {"*"}, .density = 1})}) {
+    Training training(model, {.schedule = {.learning_rate = 0.01}, .threads = 1});
+    std::vector<float> room;
+    std::vector<float> losses;
+    for (int64_t step = 0; step < 3; ++step) {
+      numbers_of(room, step);
+      losses.push_back(static_cast<float>(training.step({{"x", std::span(room).first(kBatch * kWidth)}}).loss));
+    }
+    results.push_back(losses);
+  }
+  for (const std::vector<float>& losses : results)
+    for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], results[0][i], 1e-5) << i;
+}
+
+TEST(LibrarySparse, APatternByMagnitudeKeepsTheGreatestBlocks) {
+  // Rows of blocks of 2 x 2 of 8 x 4: the block of number b has elements of +-(b * 5 mod 16).
+  const auto numbers = Init::by("blocks", [](int64_t i) {
+    const int64_t block = i / 4 / 2 * 2 + i % 4 / 2;
+    return static_cast<double>(block * 5 % 16) * (i % 2 ? -1 : 1);
+  });
+  ModelBuilder m("one");
+  const Tensor x = m.input("x", DType::kF32, {2, 4});
+  m.loss(reduce_mean(matmul(x, m.weight("w", {16, 4}, numbers), false, true)));
+  const Model model = sparsify(m.build(), {.weights = {"w"}, .density = 0.5, .block = {2, 2}, .pattern = "magnitude"});
+  Training training(model, {.threads = 1});
+  std::vector<float> expected_index, expected_values;
+  for (int64_t block = 0; block < 16; ++block) {
+    const auto size = static_cast<float>(block * 5 % 16);
+    if (size < 8) continue;
+    expected_index.push_back(static_cast<float>(block));
+    for (const float sign : {1.0f, -1.0f, 1.0f, -1.0f}) expected_values.push_back(sign * size);
+  }
+  EXPECT_EQ(training.state("w.index").floats(), expected_index);
+  EXPECT_EQ(training.state("w.values").floats(), expected_values);
+}
+
+TEST(LibrarySparse, ErdosRenyiDensitiesFollowTheSizes) {
+  ModelBuilder m("two");
+  Tensor x = m.input("x", DType::kF32, {2, 64});
+  x = matmul(x, m.weight("wide", {64, 256}, Init::normal(0.1)));
+  x = matmul(x, m.weight("narrow", {256, 16}, Init::normal(0.1)));
+  m.loss(reduce_mean(x));
+  const Model model = sparsify(m.build(), {.weights = {"*"}, .density = 0.2, .distribution = "erk"});
+  const double wide = static_cast<double>(model.type_of("wide.index").shape.elements());
+  const double narrow = static_cast<double>(model.type_of("narrow.index").shape.elements());
+  EXPECT_NEAR(wide + narrow, 0.2 * (64 * 256 + 256 * 16), 2);
+  EXPECT_NEAR(wide / narrow, (64.0 + 256) / (256 + 16), 0.01);
+}
+
+TEST(LibrarySparse, ConvolutionsOfOneTapBecomeSparse) {
+  const auto wave = Init::by("wave", [](int64_t i) { return 0.2 * std::sin(static_cast<double>(i) * 0.7); });
+  ModelBuilder m("images");
+  Tensor x = m.input("x", DType::kF32, {2, 8, 3, 3});
+  x = convolution(x, m.weight("mix", {16, 8, 1, 1}, wave), m.weight("bias", {16}, Init::constant(0.5)));
+  const Tensor y = convolution(x, m.weight("filter", {4, 16, 3, 3}, wave));
+  m.loss(reduce_mean(y * y));
+  const Model dense = m.build();
+  std::vector<float> numbers(2 * 8 * 9);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(std::cos(static_cast<double>(i)));
+  std::vector<double> losses;
+  for (const Model& model : {dense, sparsify(dense, {.weights = {"mix"}, .density = 1, .block = {4, 4}})}) {
+    Training training(model, {.threads = 1});
+    losses.push_back(training.step({{"x", numbers}}).loss);
+  }
+  EXPECT_NEAR(losses[1], losses[0], 1e-5);
+  EXPECT_THAT(error_of([&] { sparsify(dense, {.weights = {"filter"}}); }),
+              AllOf(HasSubstr("'filter'"), HasSubstr("convolution"), HasSubstr("'!filter'")));
+}
+
+TEST(LibrarySparse, SparsifySaysWhichWeightCannotBeSparseAndWhy) {
+  const Model model = dense_model();
+  const auto error = [&](const SparsifyOptions& options) { return error_of([&] { sparsify(model, options); }); };
+  EXPECT_THAT(error({.weights = {"layer9.*"}}), AllOf(HasSubstr("'layer9.*'"), HasSubstr("layer0.up.weight")));
+  EXPECT_THAT(error({.weights = {"layer0.up.bias"}}), AllOf(HasSubstr("'layer0.up.bias'"), HasSubstr("products")));
+  EXPECT_THAT(error({.weights = {"*up.weight", "!*"}}), HasSubstr("no weight is chosen"));
+  EXPECT_THAT(error({.weights = {"*.weight"}, .block = {3, 1}}),
+              AllOf(HasSubstr("layer0.up.weight"), HasSubstr("blocks of 3x1"), HasSubstr("divisors of 64x32")));
+  EXPECT_THAT(error({.weights = {"*.weight"}, .block = {16, 16}}),
+              AllOf(HasSubstr("layer0.down.weight"), HasSubstr("too few blocks"), HasSubstr("at least 8")));
+  EXPECT_THAT(error({.weights = {"*.weight"}, .density = 0}), HasSubstr("a density"));
+  EXPECT_THAT(error({.weights = {"*.weight"}, .distribution = "even"}), HasSubstr("uniform or erk"));
+  EXPECT_THAT(error({.weights = {"*.weight"}, .pattern = "magnitude"}),
+              AllOf(HasSubstr("weights to begin from"), HasSubstr("layer0.up.weight")));
+  ModelBuilder m("tied");
+  const Tensor table = m.weight("table", {16, 8}, Init::normal(0.1));
+  const Tensor rows = gather(table, m.input("ids", DType::kI32, {4}));
+  m.loss(reduce_mean(matmul(rows, table, false, true)));
+  EXPECT_THAT(error_of([&] { sparsify(m.build(), {.weights = {"table"}}); }),
+              AllOf(HasSubstr("'table'"), HasSubstr("gather")));
+}
+
 }  // namespace
 }  // namespace ramet::tests

@@ -65,6 +65,24 @@ class Layers(unittest.TestCase):
             hashes.add(training.weights_hash())
         self.assertEqual(len(hashes), 1)
 
+    def test_weights_of_a_model_become_sparse(self):
+        x = np.random.default_rng(4).standard_normal((8, 16)).astype(np.float32)
+        weight = np.random.default_rng(5).standard_normal((32, 16)).astype(np.float32)
+        m = ramet.ModelBuilder("dense")
+        a = m.input("x", "f32", [8, 16])
+        y = ramet.linear(a, m.weight("w", weight.shape, ramet.Init.numbers(weight)), m.weight("b", [32]))
+        m.loss(ramet.reduce_mean(y * y))
+        dense = m.build()
+        sparse = ramet.sparsify(dense, ["w"], density=0.25, block=(4, 4), pattern="magnitude")
+        self.assertEqual(sparse.shape_of("w.values"), (1, 1, 8, 4, 4))
+        training = ramet.Training(sparse, threads=1)
+        kept = ramet.SparseMatrix.from_cells(training.state("w.values"), training.state("w.index"), (32, 16)).dense()
+        np.testing.assert_array_equal(kept[kept != 0], weight[kept != 0])
+        sums = np.abs(weight).reshape(8, 4, 4, 4).sum(axis=(1, 3))
+        np.testing.assert_array_equal(np.abs(kept).reshape(8, 4, 4, 4).sum(axis=(1, 3)) > 0, sums >= np.sort(sums.ravel())[-8])
+        with self.assertRaisesRegex(ramet.Error, "'v'"):
+            ramet.sparsify(dense, ["v"])
+
 
 if __name__ == "__main__":
     unittest.main()

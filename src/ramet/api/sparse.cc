@@ -1,35 +1,14 @@
+#include "ramet/api/contents.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "ramet/api/graphs.h"
 #include "ramet/base/error_types.h"
-#include "ramet/base/hash.h"
-#include "ramet/base/rng.h"
+#include "ramet/model/sparsify.h"
 #include "ramet/sparse.h"
 
 namespace ramet::v0 {
-namespace {
-
-/// `slots` of the `blocks` of each cell, ascending. The blocks with the least random words win, so each set of blocks
-/// is equally likely.
-std::vector<int32_t> random_pattern(int64_t cells, int64_t blocks, int64_t slots, uint64_t seed,
-                                    const std::string& name) {
-  std::vector<int32_t> index;
-  std::vector<std::pair<uint32_t, int32_t>> draws(static_cast<size_t>(blocks));
-  for (int64_t cell = 0; cell < cells; ++cell) {
-    const RandomStream random(seed, RandomPurpose::kInit, static_cast<uint64_t>(cell), hash64(name));
-    for (int64_t block = 0; block < blocks; ++block)
-      draws[static_cast<size_t>(block)] = {random.bits(static_cast<uint64_t>(block)), static_cast<int32_t>(block)};
-    std::nth_element(draws.begin(), draws.begin() + slots, draws.end());
-    std::vector<int32_t> chosen;
-    for (int64_t slot = 0; slot < slots; ++slot) chosen.push_back(draws[static_cast<size_t>(slot)].second);
-    std::sort(chosen.begin(), chosen.end());
-    index.insert(index.end(), chosen.begin(), chosen.end());
-  }
-  return index;
-}
-
-}  // namespace
 
 Tensor sparse_linear_layer(Builder& builder, Operand a, const std::string& name, int64_t out,
                            const SparseLayerOptions& options) {
@@ -50,7 +29,6 @@ Tensor sparse_linear_layer(Builder& builder, Operand a, const std::string& name,
   if (!(options.density > 0 && options.density <= 1))
     refuse("a density must be above 0 and at most 1", std::to_string(options.density), "0.1, for example");
   const int64_t cell_rows = out / options.cells_down, cell_columns = in / options.cells_across;
-  const int64_t cells = options.cells_down * options.cells_across;
   const int64_t blocks = cell_rows / block.rows * (cell_columns / block.columns);
   const int64_t slots = std::max<int64_t>(1, std::llround(options.density * static_cast<double>(blocks)));
 
@@ -60,7 +38,9 @@ Tensor sparse_linear_layer(Builder& builder, Operand a, const std::string& name,
   const Tensor values = builder.weight(name + ".values", values_shape, options.init, {.axes = axes}, a.place());
   Tensor index;
   if (auto* model = dynamic_cast<ModelBuilder*>(&builder)) {
-    const std::vector<int32_t> pattern = random_pattern(cells, blocks, slots, options.seed, name + ".index");
+    const std::vector<int32_t> pattern = model::random_pattern(
+        {options.cells_down, options.cells_across, cell_rows, cell_columns, block.rows, block.columns, slots},
+        options.seed, name + ".index");
     index = model->state(name + ".index", {DType::kI32, index_shape}, StateRole::kConstant, Init::numbers(pattern),
                          {.axes = {options.rows, options.columns, ""}}, a.place());
   } else {
@@ -71,6 +51,20 @@ Tensor sparse_linear_layer(Builder& builder, Operand a, const std::string& name,
   if (!options.bias) return y;
   const Tensor bias = builder.weight(name + ".bias", {out}, Init::zeros(), {.axes = {options.rows}}, a.place());
   return add(Operand(y, a.place()), Operand(bias, a.place()));
+}
+
+Model sparsify(const Model& model, const SparsifyOptions& options) {
+  auto contents = std::make_shared<Model::Contents>(model.contents());
+  contents->engine = model::sparsify(std::move(contents->engine), {.weights = options.weights,
+                                                                   .density = options.density,
+                                                                   .block_rows = options.block.rows,
+                                                                   .block_columns = options.block.columns,
+                                                                   .cells = options.cells,
+                                                                   .cells_t2 = options.cells_t2,
+                                                                   .distribution = options.distribution,
+                                                                   .pattern = options.pattern,
+                                                                   .seed = options.seed});
+  return Model(std::move(contents));
 }
 
 }  // namespace ramet::v0

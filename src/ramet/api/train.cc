@@ -8,6 +8,7 @@
 #include "ramet/api/log.h"
 #include "ramet/base/error_types.h"
 #include "ramet/model/hugging_face.h"
+#include "ramet/model/sparsify.h"
 #include "ramet/report/devices.h"
 #include "ramet/report/memory.h"
 #include "ramet/train/facts.h"
@@ -323,7 +324,7 @@ void Training::save_weights(const std::string& path) const { state_->engine->exp
 
 void Training::load_weights(const std::string& path) {
   state_->engine->set_weights([&](const auto& set) {
-    model::import_weights(path, state_->engine->model().published(),
+    model::import_weights(path, model::dense_published(state_->engine->model()),
                           [&](const std::string& name, std::span<const std::byte> bytes) {
                             set(name, {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)});
                           });

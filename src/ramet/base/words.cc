@@ -26,4 +26,24 @@ std::string wrapped(const std::string& text, const std::string& indent, size_t w
   return line.empty() ? result : result + indent + line + "\n";
 }
 
+bool matches_pattern(const std::string& pattern, const std::string& name) {
+  // After a star, what follows it is tried at each place in turn, the last star alone being taken back.
+  size_t p = 0, n = 0, star = std::string::npos, tried = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      tried = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p, ++n;
+    } else if (star != std::string::npos) {
+      p = star + 1;
+      n = ++tried;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
 }  // namespace ramet

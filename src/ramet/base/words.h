@@ -11,5 +11,7 @@ namespace ramet {
 std::string joined(const std::vector<std::string>& words);
 /// `text` in lines of at most `width` characters, each after `indent` and ended.
 std::string wrapped(const std::string& text, const std::string& indent, size_t width);
+/// Whether the pattern stands for the whole name: * for any text, ? for any one character.
+bool matches_pattern(const std::string& pattern, const std::string& name);
 
 }  // namespace ramet

@@ -9,6 +9,7 @@
 #include "ramet/front/open_model.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/model_file.h"
+#include "ramet/model/sparsify.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/publish.h"
 #include "ramet/recipe/task.h"
@@ -113,14 +114,16 @@ int export_model(const SubjectArguments& arguments, bool json) {
     return tell_exported(arguments, subject, json);
   }
   check_exportable(recipe.train, arguments.subject);
-  const std::vector<StateTensor> published = build_model(recipe).published();
-  const auto read = [&](const std::string& name, std::span<std::byte> to) {
-    for (const auto& weight : published)
-      if (weight.name == name)
-        checkpoint.load({weight}, [&](const StateTensor&, std::span<const std::byte> bytes) {
-          std::copy(bytes.begin(), bytes.end(), to.begin());
-        });
-  };
+  const Model model = build_model(recipe);
+  const std::vector<StateTensor> published = dense_published(model);
+  const ReadBytes read = dense_reader(model, [&](const std::string& name, std::span<std::byte> to) {
+    for (const std::vector<StateTensor>* list : {&model.weights, &model.states})
+      for (const StateTensor& state : *list)
+        if (state.name == name)
+          checkpoint.load({state}, [&](const StateTensor&, std::span<const std::byte> bytes) {
+            std::copy(bytes.begin(), bytes.end(), to.begin());
+          });
+  });
   if (is_file_name(arguments.out)) {
     export_weights(arguments.out, published, read);
   } else {

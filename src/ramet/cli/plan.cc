@@ -14,6 +14,7 @@
 #include "ramet/report/devices.h"
 #include "ramet/report/layout.h"
 #include "ramet/report/memory.h"
+#include "ramet/report/sparse.h"
 #include "ramet/sim/shared_processors.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/track/run_log.h"
@@ -148,6 +149,7 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
         .set("kernel_class", compiled.stages[0].kernel_class)
         .set(units + "_per_step", preparation.units_per_step())
         .set("bubble", devices.bubble_of_step())
+        .set_json("sparse", sparse_json(preparation.workload.model))
         .set_json("layout", json_of(schedule))
         .set_json("devices", json_of(devices))
         .set_json("host", json_of(host, host_devices));
@@ -160,6 +162,7 @@ int plan_layout(const PlanArguments& arguments, const Preparation& preparation, 
               number_text(static_cast<double>(preparation.workload.model.parameters())).c_str(),
               number_text(static_cast<double>(preparation.units_per_step())).c_str(), units.c_str(),
               duration_text(compiled.seconds).c_str(), compiled.stages[0].threads);
+  std::fputs(sparse_text(preparation.workload.model).c_str(), stdout);
   std::printf("%s%s\n%s", text_of(devices).c_str(), text_of(host, host_devices).c_str(), text_of(schedule).c_str());
   tell_kept(kept);
   return 0;
@@ -229,12 +232,14 @@ int plan(const PlanArguments& arguments, bool json) {
           .set(units + "_per_second", done / step_seconds)
           .set("total_seconds", step_seconds * static_cast<double>(recipe.train.steps));
     if (!kept.empty()) line.set("run_directory", kept.string());
+    line.set_json("sparse", sparse_json(preparation.workload.model));
     line.set_json("memory", json_of(memory)).set_json("host", json_of(host, 1)).print();
     return 0;
   }
   std::printf("%s: %s parameters, %s %s a step, %lld steps\n", recipe.name.c_str(),
               number_text(static_cast<double>(parameters)).c_str(), number_text(done).c_str(), units.c_str(),
               static_cast<long long>(recipe.train.steps));
+  std::fputs(sparse_text(preparation.workload.model).c_str(), stdout);
   std::printf("compiled in %s for %d threads, kernels %s\n\n", duration_text(compile_seconds).c_str(), exe.threads,
               exe.kernel_class.c_str());
   std::fputs((text_of(memory) + "\n" + text_of(host, 1)).c_str(), stdout);

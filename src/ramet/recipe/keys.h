@@ -20,6 +20,7 @@ std::vector<RecipeKey> task_keys();
 std::vector<RecipeKey> model_file_keys();
 std::vector<RecipeKey> array_keys();  ///< that models that read arrays share
 std::vector<RecipeKey> image_keys();
+std::vector<RecipeKey> sparse_keys();
 std::vector<RecipeKey> graph_keys();
 
 }  // namespace ramet::recipe

@@ -77,6 +77,7 @@ const std::vector<RecipeKey>& recipe_keys() {
     merge(all, common_keys(), nullptr);
     merge(all, language_keys(), nullptr);
     merge(all, array_keys(), nullptr);
+    merge(all, sparse_keys(), nullptr);
     for (const RecipeKind* kind : recipe_kinds()) merge(all, kind->keys(), kind);
     return all;
   }();

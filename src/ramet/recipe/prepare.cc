@@ -4,8 +4,10 @@
 
 #include "ramet/base/error.h"
 #include "ramet/model/hugging_face.h"
+#include "ramet/model/sparsify.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/lengths.h"
+#include "ramet/recipe/sparse.h"
 #include "ramet/recipe/text_models.h"
 #include "ramet/train/facts.h"
 #include "ramet/train/model_passes.h"
@@ -23,7 +25,7 @@ void match_first_weights(const Recipe& recipe, Workload& workload) {
   if (file.empty() || !std::filesystem::exists(file, ignored)) return;
   if (std::filesystem::is_directory(file, ignored) && !has_weights(file)) return;  // a checkpoint
   check_importable(recipe.train, file, recipe.where("model.init_from"));
-  for (auto& remark : match_weights(file, workload.model.published()).remarks(file))
+  for (auto& remark : match_weights(file, dense_published(workload.model)).remarks(file))
     workload.remarks.push_back(std::move(remark));
 }
 
@@ -57,7 +59,8 @@ Preparation prepare(const Recipe& recipe) {
   data.make_workload(result);
   Workload& workload = result.workload;
   result.options = result.recipe.train;
-  workload.model = apply_model_passes(std::move(workload.model), result.recipe.train);
+  workload.model =
+      apply_model_passes(with_sparse_weights(result.recipe, std::move(workload.model), true), result.recipe.train);
   workload.recipe_identity = recipe_hash(result.recipe).hex();
   workload.prefetch = static_cast<int>(result.recipe.data.prefetch);
   const std::string source = layout_source(result.recipe);
@@ -85,11 +88,7 @@ CompiledWorkload compile_recipe(const Preparation& preparation, const Machine& m
 }
 
 Model build_model(const Recipe& recipe) {
-  return apply_model_passes(kind_of(recipe).build_model(recipe), recipe.train);
-}
-
-Graph build_predictor(const Recipe& recipe, int64_t samples, int64_t predictions, int64_t k) {
-  return kind_of(recipe).build_predictor(recipe, samples, predictions, k);
+  return apply_model_passes(with_sparse_weights(recipe, kind_of(recipe).build_model(recipe), false), recipe.train);
 }
 
 }  // namespace ramet::recipe

@@ -42,7 +42,5 @@ Recipe complete_recipe(Recipe recipe, int64_t corpus_vocabulary = 0);
 
 /// Only the model of a complete recipe, with the passes that it asks for.
 Model build_model(const Recipe& complete);
-/// Forward only, giving the k most likely tokens (see model/presets.h).
-Graph build_predictor(const Recipe& complete, int64_t samples, int64_t predictions, int64_t k);
 
 }  // namespace ramet::recipe

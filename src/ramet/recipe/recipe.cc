@@ -14,6 +14,7 @@
 #include "ramet/recipe/key_names.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/recipe_groups.h"
+#include "ramet/recipe/sparse.h"
 #include "ramet/train/groups.h"
 #include "ramet/train/optimizers/optimizer.h"
 #include "ramet/transform/recompute.h"
@@ -423,6 +424,7 @@ void check_recipe(const Recipe& recipe) {
   check_scaling(recipe);
   check_alerts(recipe);
   check_groups(train, recipe.where("train.groups"));
+  check_sparse(recipe);
   if (recipe.train.sums == "in-order" && recipe.train.precision != "f32")
     throw Error({.what = "sums in order are for f32",
                  .where = recipe.where("train.sums"),
@@ -474,6 +476,7 @@ std::string print_keys(const Recipe& recipe, bool deciding_only) {
     if (deciding_only && key.quiet && value == field_text(key.field(defaults))) continue;
     if (key.owner && key.owner->keeps_its_keys() && !key.owner->takes(recipe)) continue;
     if (!kind_of(recipe).takes_key(key)) continue;
+    if (key.name.starts_with("sparse.") && recipe.sparse.weights.empty()) continue;
     if (table_of(key.name) != table) {
       table = table_of(key.name);
       text += (text.empty() ? "[" : "\n[") + table + "]\n";

@@ -81,6 +81,14 @@ struct Recipe {
   } task;
   bool is_task() const { return !task.kind.empty(); }
 
+  /// Block-sparse weights (model/sparsify.h).
+  struct Sparse {
+    std::string weights;  ///< patterns of names, with spaces between them
+    double density = 0.1;
+    int64_t block = 1, cells = 1, cells_t2 = 1;
+    std::string distribution = "uniform", pattern = "random";
+  } sparse;
+
   TrainOptions train;
   double label_smoothing = 0;  ///< of the labels of images
   double system_every = 5;     ///< seconds between samples of what the system does (track/system_metrics.h); 0: none

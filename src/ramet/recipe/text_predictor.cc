@@ -5,6 +5,7 @@
 #include "ramet/base/error.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/prepare.h"
+#include "ramet/recipe/sparse.h"
 #include "ramet/text/text_stream.h"
 #include "ramet/transform/precision.h"
 
@@ -51,7 +52,8 @@ class RowTensor {
 
 Model build_mask_model(const Recipe& complete, int64_t samples, int64_t masks, int64_t k) {
   Model model = build_model(complete);
-  model.programs.push_back({"predict", build_predictor(complete, samples, masks, k)});
+  const Graph predict = kind_of(complete).build_predictor(complete, samples, masks, k);
+  model.programs.push_back({"predict", with_sparse_weights(model, predict)});
   return model;
 }
 
@@ -62,7 +64,10 @@ std::pair<Model, Decoding> build_decoding_model(const Recipe& complete, int64_t 
   decoding.room = room > 0 ? std::min(room, *complete.model.max_positions) : *complete.model.max_positions;
   decoding.vocabulary = *complete.model.vocabulary_size;
   decoding.cache = precision_from_name(complete.train.precision).compute;
+  const size_t first = model.programs.size();
   kind_of(complete).add_decoding(complete, decoding, model);
+  for (size_t i = first; i < model.programs.size(); ++i)
+    model.programs[i].graph = with_sparse_weights(model, model.programs[i].graph);
   return {std::move(model), std::move(decoding)};
 }
 

@@ -8,26 +8,6 @@
 
 namespace ramet::train {
 
-bool matches_pattern(const std::string& pattern, const std::string& name) {
-  // After a star, what follows it is tried at each place in turn, the last star alone being taken back.
-  size_t p = 0, n = 0, star = std::string::npos, tried = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      tried = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p, ++n;
-    } else if (star != std::string::npos) {
-      p = star + 1;
-      n = ++tried;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
-
 namespace {
 
 bool names(const std::string& pattern, const StateTensor& weight) { return matches_pattern(pattern, weight.name); }
@@ -81,9 +61,8 @@ void check_groups(const TrainOptions& options, const std::string& where) {
     const auto refuse = [&](const std::string& what, const std::string& remedy) {
       throw Error({.what = what, .where = where, .found = "group '" + name.substr(0, 100) + "'", .remedy = remedy});
     };
-    const bool sound = std::all_of(name.begin(), name.end(), [](unsigned char c) {
-      return std::isalnum(c) || c == '_' || c == '-';
-    });
+    const bool sound =
+        std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; });
     if (!sound) refuse("a group's name is of letters, digits, _ and -", "Choose another name");
     if (!names.insert(name).second) refuse("two groups have the same name", "Give each its own");
     if (group.weights.empty()) refuse("a group without weights", "Name weights or patterns in `weights`");

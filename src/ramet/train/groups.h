@@ -3,13 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "ramet/base/words.h"
 #include "ramet/train/train_options.h"
 #include "ramet/transform/step_graph.h"
 
 namespace ramet::train {
-
-/// Whether the pattern stands for the whole name: * for any text, ? for any one character.
-bool matches_pattern(const std::string& pattern, const std::string& name);
 
 /// No group: what holds for all.
 inline constexpr int kNoGroup = -1;

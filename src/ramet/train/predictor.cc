@@ -69,7 +69,7 @@ Predictor::~Predictor() = default;
 void Predictor::initialize(const std::string& file) {
   for (const StateTensor& state : states_)
     if (state.kind != StateKind::kWeight && is_saved(state.kind) && cluster_->holds(state)) loader_->write_first(state);
-  loader_->write_first_weights(model_.published(), file);
+  loader_->write_first_weights(model_, file);
   ready();
 }
 

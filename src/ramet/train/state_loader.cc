@@ -6,6 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/model/hugging_face.h"
+#include "ramet/model/sparsify.h"
 #include "ramet/train/all_ranks.h"
 #include "ramet/train/held_weights.h"
 #include "ramet/train/initialize.h"
@@ -94,7 +95,11 @@ void StateLoader::write_first(const StateTensor& state) {
   }
 }
 
-void StateLoader::write_first_weights(const std::vector<StateTensor>& weights, const std::string& file) {
+void StateLoader::write_first_weights(const Model& model, const std::string& file) {
+  // This process holds no state of the name of a dense form, so such forms are passed over.
+  const std::vector<StateTensor> weights = dense_published(model);
+  for (const SparseWeight& weight : sparse_weights(model))
+    if (cluster_.holds(weight.values)) write_first(weight.values);
   const auto draw = [&](const std::vector<StateTensor>& drawn) {
     begin("drawing the first weights", drawn);
     for (const StateTensor& weight : drawn)

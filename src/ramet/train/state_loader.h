@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ramet/base/thread_team.h"
+#include "ramet/model/model.h"
 #include "ramet/runtime/cluster.h"
 #include "ramet/train/checkpoint.h"
 #include "ramet/train/train_options.h"
@@ -33,8 +34,9 @@ class StateLoader {
   /// The first values of any state but a low half, which comes with its weight.
   void write_first(const StateTensor& state);
   /// Writes what to begin from, of Model::published: that of a file, a published folder, a checkpoint or a run; heads
-  /// of tasks and running statistics that it lacks begin as a new model's. "": all do.
-  void write_first_weights(const std::vector<StateTensor>& weights, const std::string& file);
+  /// of tasks and running statistics that it lacks begin as a new model's. "": all do. Sparse weights begin as the model
+  /// says.
+  void write_first_weights(const Model& model, const std::string& file);
   /// The same from a file with published names (model/hugging_face.h); returns the names of those that it lacks.
   std::vector<std::string> import(const std::filesystem::path& file, const std::vector<StateTensor>& weights);
   /// What this process holds of `states` from a checkpoint: states as they are held, or f32 weights.

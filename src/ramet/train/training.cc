@@ -15,6 +15,7 @@
 #include "ramet/kernel/devices.h"
 #include "ramet/model/array_file.h"
 #include "ramet/model/hugging_face.h"
+#include "ramet/model/sparsify.h"
 #include "ramet/train/all_ranks.h"
 #include "ramet/train/evaluate.h"
 #include "ramet/train/facts.h"
@@ -83,7 +84,7 @@ void Training::initialize() {
   or_end_all(*cluster_, [&] {
     loader_->begin("setting the optimizer's states", drawn);
     for (const auto& state : drawn) loader_->write_first(state);
-    loader_->write_first_weights(workload_.model.published(), workload_.init_from);
+    loader_->write_first_weights(workload_.model, workload_.init_from);
   });
   cluster_->run_derive();
   steps_done_ = 0;
@@ -254,7 +255,16 @@ void Training::read_weight(const std::string& name, std::span<std::byte> to) con
 
 void Training::set_weights(const std::function<void(const SetWeight& set)>& weights) {
   const std::vector<StateTensor> published = workload_.model.published();
+  const std::vector<SparseWeight> sparse = sparse_weights(workload_.model);
   weights([&](const std::string& name, std::span<const float> values) {
+    for (const SparseWeight& weight : sparse) {
+      if (weight.name != name || std::ssize(values) != weight.grid.rows() * weight.grid.columns()) continue;
+      std::vector<int32_t> index(static_cast<size_t>(weight.index.type.elements()));
+      read_state(weight.index.name, std::as_writable_bytes(std::span(index)));
+      const std::vector<float> stored = gather_stored(weight.grid, index, values);
+      if (cluster_->holds(weight.values)) loader_->write_whole(weight.values, std::as_bytes(std::span(stored)));
+      return;
+    }
     for (const StateTensor& weight : published) {
       if (weight.name != name) continue;
       if (std::ssize(values) != weight.type.elements())
@@ -317,12 +327,13 @@ std::filesystem::path Training::save(const std::filesystem::path& folder, int64_
 
 void Training::export_weights(const std::filesystem::path& path) const {
   check_exportable(options_, path.string());
-  model::export_weights(path, workload_.model.published(), [this](const std::string& name, std::span<std::byte> bytes) {
+  const auto read = [this](const std::string& name, std::span<std::byte> bytes) {
     const std::vector<StateTensor>& states = workload_.model.states;
-    const bool running =
+    const bool is_state =
         std::any_of(states.begin(), states.end(), [&](const StateTensor& each) { return each.name == name; });
-    running ? read_state(name, bytes) : read_weight(name, bytes);
-  });
+    is_state ? read_state(name, bytes) : read_weight(name, bytes);
+  };
+  model::export_weights(path, dense_published(workload_.model), dense_reader(workload_.model, read));
 }
 
 std::string Training::weights_hash() const {

@@ -1,0 +1,309 @@
+#include "ramet/model/sparsify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "ramet/base/error.h"
+#include "ramet/base/words.h"
+#include "ramet/transform/filled_state.h"
+#include "ramet/transform/sparsify.h"
+
+namespace ramet::model {
+namespace {
+
+constexpr int64_t kFewestSlots = 8;  // of a cell that does not store all of its blocks
+
+std::string times(int64_t a, int64_t b) { return std::to_string(a) + "x" + std::to_string(b); }
+
+class Sparsifier {
+ public:
+  Sparsifier(Model model, const SparsifyOptions& options, const FirstNumbers& first)
+      : model_(std::move(model)), options_(options), first_(first) {}
+
+  Model run() {
+    check_options();
+    find_weights();
+    for (const size_t weight : chosen_) add_grid(model_.weights[weight]);
+    set_slots();
+    for (Graph* graph : graphs()) *graph = transform::sparsify(*graph, grids_);
+    std::vector<StateTensor> weights;
+    for (StateTensor& weight : model_.weights) {
+      const auto found = grids_.find(weight.name);
+      weights.push_back(found == grids_.end() ? std::move(weight) : stored(weight, found->second));
+    }
+    model_.weights = std::move(weights);
+    return std::move(model_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what, const std::string& found, const std::string& expected,
+                           const std::string& remedy = "") const {
+    throw Error({.what = what,
+                 .where = "sparse weights of model '" + model_.name + "'",
+                 .found = found,
+                 .expected = expected,
+                 .remedy = remedy});
+  }
+
+  std::vector<Graph*> graphs() {
+    std::vector<Graph*> all{&model_.forward, &model_.evaluate};
+    for (NamedGraph& program : model_.programs) all.push_back(&program.graph);
+    return all;
+  }
+
+  void check_options() const {
+    if (!(options_.density > 0 && options_.density <= 1))
+      refuse("a density must be above 0 and at most 1", std::to_string(options_.density), "0.1, for example");
+    if (options_.block_rows < 1 || options_.block_columns < 1)
+      refuse("a block has at least one row and one column", times(options_.block_rows, options_.block_columns), "");
+    if (options_.cells < 1 || options_.cells_t2 < 1)
+      refuse("a weight has at least one cell", times(options_.cells, options_.cells_t2), "");
+    const auto one_of = [&](const std::string& what, const std::string& found, const std::vector<std::string>& known) {
+      if (std::find(known.begin(), known.end(), found) == known.end())
+        refuse("unknown " + what, "'" + found + "'", joined(known));
+    };
+    one_of("distribution", options_.distribution, {"uniform", "erk"});
+    one_of("pattern", options_.pattern, {"random", "magnitude"});
+  }
+
+  /// A weight of one dimension, which a pattern with a star passes over.
+  static bool is_vector(const StateTensor& weight) { return weight.type.shape.rank() < 2; }
+
+  void find_weights() {
+    std::set<size_t> chosen;
+    std::set<std::string> kept;
+    for (const std::string& pattern : options_.weights) {
+      const bool leaves_out = pattern.starts_with("!");
+      bool any = false;
+      for (size_t i = 0; i < model_.weights.size(); ++i) {
+        const StateTensor& weight = model_.weights[i];
+        if (!matches_pattern(leaves_out ? pattern.substr(1) : pattern, weight.name)) continue;
+        any = true;
+        if (leaves_out)
+          kept.insert(weight.name);
+        else if (pattern == weight.name || !is_vector(weight))
+          chosen.insert(i);
+      }
+      if (!any) refuse("no weight has a name of this pattern", "'" + pattern + "'", some_names());
+    }
+    for (const size_t i : chosen)
+      if (!kept.count(model_.weights[i].name)) chosen_.push_back(i);
+    if (chosen_.empty())
+      refuse("no weight is chosen", std::to_string(options_.weights.size()) + " patterns", some_names());
+    for (const size_t i : chosen_) check_use(model_.weights[i]);
+  }
+
+  /// Names of weights of two dimensions or more, for an error.
+  std::string some_names() const {
+    std::string names;
+    int count = 0;
+    for (const StateTensor& weight : model_.weights)
+      if (!is_vector(weight) && count++ < 8) names += (names.empty() ? "" : ", ") + weight.name;
+    return "names of weights, such as " + names;
+  }
+
+  void check_use(const StateTensor& weight) {
+    const Shape& shape = weight.type.shape;
+    const auto dense = [&](const std::string& use) {
+      refuse("this weight cannot be sparse: it must be the matrix of products, or the filter of convolutions of 1 x 1",
+             "'" + weight.name + "' " + weight.type.text() + (use.empty() ? "" : ", which is read by " + use),
+             "a weight that only such products read", "Leave it dense: add the pattern '!" + weight.name + "'");
+    };
+    if (is_vector(weight)) dense("");
+    for (const Graph* graph : graphs())
+      if (const std::string use = transform::other_use(*graph, weight.name); !use.empty()) dense(use);
+    for (const LogicalAxis& axis : weight.axes)
+      if (axis.padding > 0) dense("products with rows of padding");
+    if (shape.dim(0) * shape.dim(1) != shape.elements()) dense("");
+  }
+
+  int64_t cells_along(const StateTensor& weight, size_t dim) const {
+    if (dim >= weight.axes.size()) return 1;
+    const LogicalAxis& axis = weight.axes[dim];
+    const auto cut = model_.axes.find(axis.name);
+    if (axis.name.empty() || cut == model_.axes.end()) return 1;
+    const int64_t cells = cut->second == 1 ? options_.cells : options_.cells_t2;
+    return cells == 1 ? 1 : cells * axis.blocks;
+  }
+
+  void add_grid(const StateTensor& weight) {
+    const int64_t rows = weight.type.shape.dim(0), columns = weight.type.shape.dim(1);
+    SparseGrid grid{.cells_down = cells_along(weight, 0), .cells_across = cells_along(weight, 1)};
+    grid.block_rows = options_.block_rows, grid.block_columns = options_.block_columns;
+    const auto divides = [](int64_t extent, int64_t cells, int64_t side) {
+      return extent % cells == 0 && extent / cells % side == 0;
+    };
+    if (!divides(rows, grid.cells_down, grid.block_rows) || !divides(columns, grid.cells_across, grid.block_columns))
+      refuse("cells and blocks must divide a sparse weight",
+             "'" + weight.name + "': " + times(grid.cells_down, grid.cells_across) + " cells, blocks of " +
+                 times(grid.block_rows, grid.block_columns),
+             "divisors of " + times(rows, columns),
+             "Choose another block or fewer cells, or leave the weight dense: add the pattern '!" + weight.name + "'");
+    grid.cell_rows = rows / grid.cells_down, grid.cell_columns = columns / grid.cells_across;
+    grids_[weight.name] = grid;
+  }
+
+  /// Densities in proportion to (rows + columns) / (rows x columns), at most 1, with the mean that was asked for (Evci
+  /// et al. 2020).
+  std::map<std::string, double> erk_densities() const {
+    std::map<std::string, double> densities;
+    std::set<std::string> full;
+    for (bool settled = false; !settled;) {
+      double wanted = 0, share = 0;
+      for (const auto& [name, grid] : grids_) {
+        const double elements = static_cast<double>(grid.rows() * grid.columns());
+        wanted += elements * (options_.density - (full.count(name) ? 1 : 0));
+        if (!full.count(name)) share += static_cast<double>(grid.rows() + grid.columns());
+      }
+      settled = true;
+      for (const auto& [name, grid] : grids_) {
+        const double elements = static_cast<double>(grid.rows() * grid.columns());
+        double& density = densities[name];
+        density = full.count(name) ? 1 : wanted / share * static_cast<double>(grid.rows() + grid.columns()) / elements;
+        if (density > 1) full.insert(name), settled = false;
+      }
+    }
+    return densities;
+  }
+
+  void set_slots() {
+    std::map<std::string, double> densities;
+    if (options_.distribution == "erk") densities = erk_densities();
+    for (auto& [name, grid] : grids_) {
+      const double density = densities.empty() ? options_.density : densities.at(name);
+      grid.slots = std::llround(density * static_cast<double>(grid.blocks()));
+      if (grid.slots >= std::min(kFewestSlots, grid.blocks())) continue;
+      refuse("a cell would store too few blocks",
+             "'" + name + "': " + std::to_string(grid.slots) + " of the " + std::to_string(grid.blocks()) +
+                 " blocks of a cell, density " + std::to_string(density),
+             "at least " + std::to_string(kFewestSlots),
+             "Choose smaller blocks, fewer cells or a higher density, or leave the weight dense: add the pattern '!" +
+                 name + "'");
+    }
+  }
+
+  /// The dense numbers that the weight begins with, if they are known; else none.
+  std::vector<float> numbers_of(const StateTensor& weight) const {
+    if (first_)
+      if (std::vector<float> numbers = first_(weight); !numbers.empty()) return numbers;
+    const StateInit& init = weight.init;
+    if (init.kind == StateInit::Kind::kData) return init.data->tensor().floats();
+    if (init.kind != StateInit::Kind::kFunction) return {};
+    std::vector<float> numbers(static_cast<size_t>(weight.type.elements()));
+    if (const auto* function = transform::fill_of(init)) {
+      function->fill(0, numbers);
+      return numbers;
+    }
+    for (size_t i = 0; i < numbers.size(); ++i)
+      numbers[i] = static_cast<float>(init.of_element(static_cast<int64_t>(i)));
+    return numbers;
+  }
+
+  /// Declares the index, and returns the values.
+  StateTensor stored(const StateTensor& weight, const SparseGrid& grid) {
+    const std::vector<float> dense = numbers_of(weight);
+    const std::string name = transform::index_name(weight.name);
+    const bool by_magnitude = options_.pattern == "magnitude";
+    if (by_magnitude && dense.empty())
+      refuse("a pattern by magnitude needs weights to begin from",
+             "'" + weight.name + "', whose first numbers are drawn", "trained weights",
+             "Begin from the weights of a file, or choose the pattern \"random\"");
+    const std::vector<int32_t> pattern =
+        by_magnitude ? magnitude_pattern(grid, dense) : random_pattern(grid, options_.seed, name);
+    std::vector<LogicalAxis> axes;
+    for (size_t dim = 0; dim < 2; ++dim)
+      axes.push_back((dim == 0 ? grid.cells_down : grid.cells_across) > 1 ? weight.axes[dim] : LogicalAxis{});
+    axes.emplace_back();
+    HostTensor index({DType::kI32, Shape{grid.cells_down, grid.cells_across, grid.slots}});
+    std::memcpy(index.data.data(), pattern.data(), index.data.size());
+    StateTensor places{name, index.type, StateKind::kPattern, StateInit::from(TensorData(std::move(index))), ""};
+    places.axes = axes;
+    model_.states.push_back(std::move(places));
+
+    StateTensor values = weight;
+    values.name = transform::values_name(weight.name);
+    values.type.shape = {grid.cells_down, grid.cells_across, grid.slots, grid.block_rows, grid.block_columns};
+    axes.resize(5);
+    values.axes = std::move(axes);
+    if (!dense.empty()) {
+      HostTensor numbers({DType::kF32, values.type.shape});
+      std::memcpy(numbers.data.data(), gather_stored(grid, pattern, dense).data(), numbers.data.size());
+      values.init = StateInit::from(TensorData(std::move(numbers)));
+    }
+    // Each token meets a weight of a product once, in three products of two operations.
+    if (model_.flops_per_token > 0)
+      model_.flops_per_token -= 6 * static_cast<double>(grid.rows() * grid.columns() - grid.stored_elements());
+    return values;
+  }
+
+  Model model_;
+  const SparsifyOptions& options_;
+  const FirstNumbers& first_;
+  std::vector<size_t> chosen_;
+  std::map<std::string, SparseGrid> grids_;
+};
+
+}  // namespace
+
+Model sparsify(Model model, const SparsifyOptions& options, const FirstNumbers& first) {
+  return Sparsifier(std::move(model), options, first).run();
+}
+
+std::vector<SparseWeight> sparse_weights(const Model& model) {
+  std::map<std::string, SparseGrid> grids;  // by the name of the values
+  for (NodeId id = 0; id < static_cast<NodeId>(model.evaluate.nodes().size()); ++id) {
+    const Node& node = model.evaluate.node(id);
+    if (node.op->name == "sparse_matmul")
+      grids[model.evaluate.value(node.inputs[1]).name] = sparse_matmul_form(model.evaluate.signature(id)).grid;
+  }
+  std::vector<SparseWeight> found;
+  for (const StateTensor& weight : model.weights) {
+    const auto grid = grids.find(weight.name);
+    if (grid == grids.end() || !weight.name.ends_with(".values") || weight.type.shape.rank() != 5) continue;
+    const std::string name = weight.name.substr(0, weight.name.size() - std::strlen(".values"));
+    for (const StateTensor& state : model.states)
+      if (state.name == transform::index_name(name)) found.push_back({name, weight, state, grid->second});
+  }
+  return found;
+}
+
+std::vector<StateTensor> dense_published(const Model& model) {
+  std::map<std::string, SparseWeight> by_values;
+  for (SparseWeight& weight : sparse_weights(model)) by_values[weight.values.name] = std::move(weight);
+  std::vector<StateTensor> published = model.published();
+  for (StateTensor& state : published) {
+    const auto found = by_values.find(state.name);
+    if (found == by_values.end()) continue;
+    const SparseGrid& grid = found->second.grid;
+    state.name = found->second.name;
+    state.type.shape = {grid.rows(), grid.columns()};
+    state.axes.clear();
+  }
+  return published;
+}
+
+ReadBytes dense_reader(const Model& model, ReadBytes read) {
+  std::map<std::string, SparseWeight> by_name;
+  for (SparseWeight& weight : sparse_weights(model)) by_name[weight.name] = std::move(weight);
+  return [by_name = std::move(by_name), read = std::move(read)](const std::string& name, std::span<std::byte> bytes) {
+    const auto found = by_name.find(name);
+    if (found == by_name.end()) return read(name, bytes);
+    const auto& [dense_name, values, index, grid] = found->second;
+    std::vector<float> numbers(static_cast<size_t>(values.type.elements()));
+    std::vector<int32_t> places(static_cast<size_t>(index.type.elements()));
+    read(values.name, std::as_writable_bytes(std::span(numbers)));
+    read(index.name, std::as_writable_bytes(std::span(places)));
+    const std::vector<float> dense = scatter_stored(grid, places, numbers);
+    std::memcpy(bytes.data(), dense.data(), bytes.size());
+  };
+}
+
+std::map<std::string, SparseGrid> grids_of(const std::vector<SparseWeight>& weights) {
+  std::map<std::string, SparseGrid> grids;
+  for (const SparseWeight& weight : weights) grids[weight.name] = weight.grid;
+  return grids;
+}
+
+}  // namespace ramet::model

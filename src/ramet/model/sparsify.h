@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ramet/model/model.h"
+#include "ramet/ops/sparse.h"
+
+namespace ramet::model {
+
+/// Which weights become block-sparse, and how (docs/sparse.md).
+struct SparsifyOptions {
+  /// Names, or patterns: * stands for any text, ? for one character. What matches a pattern that begins with ! stays
+  /// dense.
+  std::vector<std::string> weights{};
+  double density = 0.1;  ///< share of the blocks that are stored
+  int64_t block_rows = 1, block_columns = 1;
+  int64_t cells = 1;                     ///< along each dimension that layouts cut over t1
+  int64_t cells_t2 = 1;                  ///< and over t2
+  std::string distribution = "uniform";  ///< or "erk"
+  std::string pattern = "random";        ///< or "magnitude"
+  uint64_t seed = 0;                     ///< of random patterns
+};
+
+/// Gives the first numbers of a dense weight, or nothing where they are drawn.
+using FirstNumbers = std::function<std::vector<float>(const StateTensor& weight)>;
+
+/// The model with sparse products by the weights that the options name. Their values and patterns are states
+/// (transform/sparsify.h). `first`, if not null, replaces the first numbers that the model itself has. Throws Error,
+/// naming the weight, where a weight cannot be sparse as the options say.
+Model sparsify(Model model, const SparsifyOptions& options, const FirstNumbers& first = {});
+
+/// A block-sparse weight of a model.
+struct SparseWeight {
+  std::string name;  ///< of the dense weight
+  StateTensor values, index;
+  SparseGrid grid;
+};
+/// Those of the model's sparse products whose values are a weight NAME.values, in the order of weights.
+std::vector<SparseWeight> sparse_weights(const Model& model);
+
+/// By name of the dense weight.
+std::map<std::string, SparseGrid> grids_of(const std::vector<SparseWeight>& weights);
+
+/// Model::published with each sparse weight in its dense form, as files of other programs have it.
+std::vector<StateTensor> dense_published(const Model& model);
+
+/// Fills a buffer with a state's bytes, weights as f32.
+using ReadBytes = std::function<void(const std::string& name, std::span<std::byte> bytes)>;
+/// Reads the states of `dense_published`, given what reads weights, statistics and patterns.
+ReadBytes dense_reader(const Model& model, ReadBytes read);
+
+/// In each cell `slots` of its blocks, each set of blocks equally likely: what an index holds.
+std::vector<int32_t> random_pattern(const SparseGrid& grid, uint64_t seed, const std::string& name);
+/// In each cell the `slots` blocks with the greatest sums of absolute values; of equal sums the lower block.
+std::vector<int32_t> magnitude_pattern(const SparseGrid& grid, std::span<const float> dense);
+
+/// The numbers of a dense matrix at the stored blocks, and the other way round with zeros elsewhere.
+std::vector<float> gather_stored(const SparseGrid& grid, std::span<const int32_t> index, std::span<const float> dense);
+std::vector<float> scatter_stored(const SparseGrid& grid, std::span<const int32_t> index,
+                                  std::span<const float> values);
+
+}  // namespace ramet::model

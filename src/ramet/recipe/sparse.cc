@@ -1,0 +1,95 @@
+#include "ramet/recipe/sparse.h"
+
+#include <sstream>
+
+#include "ramet/base/error.h"
+#include "ramet/model/hugging_face.h"
+#include "ramet/model/sparsify.h"
+#include "ramet/train/checkpoint.h"
+#include "ramet/transform/sparsify.h"
+#include "ramet/weights/tensor_file.h"
+
+namespace ramet::recipe {
+namespace {
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+/// Numbers of the dense weights in model.init_from, by name: those of a file, a published folder or a checkpoint.
+std::map<std::string, std::vector<float>> dense_numbers(const Recipe& recipe, const Model& model) {
+  const std::string& file = recipe.model.init_from;
+  std::map<std::string, std::vector<float>> numbers;
+  const auto keep = [&](const std::string& name, std::span<const std::byte> bytes) {
+    const auto* first = reinterpret_cast<const float*>(bytes.data());
+    numbers[name].assign(first, first + bytes.size() / sizeof(float));
+  };
+  std::error_code ignored;
+  if (file.empty() || !std::filesystem::exists(file, ignored)) return numbers;
+  if (std::filesystem::is_directory(file, ignored) && !has_weights(file))
+    throw Error({.what = "a sparse run cannot begin from a checkpoint",
+                 .where = recipe.where("model.init_from"),
+                 .found = file,
+                 .expected = "a file of dense weights, or a published folder",
+                 .remedy = "Export the checkpoint's weights with `ramet export`, or resume its run"});
+  (void)import_weights(file, model.published(), keep);
+  return numbers;
+}
+
+}  // namespace
+
+void check_sparse(const Recipe& recipe) {
+  const auto& sparse = recipe.sparse;
+  if (!words_of(sparse.weights).empty()) {
+    if (recipe.train.scaling != "none")
+      throw Error({.what = "sparse weights are not scaled to unit variance",
+                   .where = recipe.where("sparse.weights"),
+                   .found = "train.scaling = \"" + recipe.train.scaling + "\"",
+                   .remedy = "Set train.scaling = \"none\""});
+    return;
+  }
+  for (const char* key :
+       {"sparse.density", "sparse.block", "sparse.cells", "sparse.cells_t2", "sparse.distribution", "sparse.pattern"})
+    if (recipe.places.count(key))
+      throw Error({.what = "a key of sparse weights without a sparse weight",
+                   .where = recipe.where(key),
+                   .remedy = "Name the weights: sparse.weights = \"*.weight\", for example"});
+}
+
+Model with_sparse_weights(const Recipe& recipe, Model model, bool begins) {
+  const auto& sparse = recipe.sparse;
+  if (sparse.weights.empty()) return model;
+  std::map<std::string, std::vector<float>> dense;
+  if (begins) dense = dense_numbers(recipe, model);
+  SparsifyOptions options{.weights = words_of(sparse.weights),
+                          .density = sparse.density,
+                          .block_rows = sparse.block,
+                          .block_columns = sparse.block,
+                          .cells = sparse.cells,
+                          .cells_t2 = sparse.cells_t2,
+                          .distribution = sparse.distribution,
+                          .pattern = sparse.pattern,
+                          .seed = static_cast<uint64_t>(recipe.train.seed)};
+  // The pattern of a checkpoint replaces this one.
+  if (!begins) options.pattern = "random";
+  try {
+    return sparsify(std::move(model), options, [&](const StateTensor& weight) {
+      const auto found = dense.find(weight.name);
+      return found == dense.end() ? std::vector<float>{} : std::move(found->second);
+    });
+  } catch (const Error& error) {
+    ErrorParts parts = error.parts();
+    parts.where = recipe.where("sparse.weights") + ", " + parts.where;
+    throw Error(std::move(parts));
+  }
+}
+
+Graph with_sparse_weights(const Model& model, const Graph& graph) {
+  const std::vector<SparseWeight> weights = sparse_weights(model);
+  return weights.empty() ? graph : transform::sparsify(graph, grids_of(weights));
+}
+
+}  // namespace ramet::recipe

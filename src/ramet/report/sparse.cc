@@ -1,0 +1,69 @@
+#include "ramet/report/sparse.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "ramet/model/sparsify.h"
+
+namespace ramet::report {
+namespace {
+
+double density_of(int64_t stored, int64_t all) { return static_cast<double>(stored) / static_cast<double>(all); }
+
+template <typename... Values>
+std::string formatted(const char* format, Values... values) {
+  char text[200];
+  const int length = std::snprintf(text, sizeof text, format, values...);
+  return {text, static_cast<size_t>(std::clamp(length, 0, static_cast<int>(sizeof text) - 1))};
+}
+
+/// What weights of one form have in common.
+std::string form_text(const SparseGrid& grid) {
+  return formatted("%lld x %lld, density %.4f: %lld x %lld cells of %lld slots, blocks of %lld x %lld",
+                   static_cast<long long>(grid.rows()), static_cast<long long>(grid.columns()),
+                   density_of(grid.stored_elements(), grid.rows() * grid.columns()),
+                   static_cast<long long>(grid.cells_down), static_cast<long long>(grid.cells_across),
+                   static_cast<long long>(grid.slots), static_cast<long long>(grid.block_rows),
+                   static_cast<long long>(grid.block_columns));
+}
+
+}  // namespace
+
+std::string sparse_text(const model::Model& model) {
+  int64_t stored = 0, all = 0;
+  const std::vector<model::SparseWeight> weights = model::sparse_weights(model);
+  if (weights.empty()) return "";
+  std::vector<std::pair<std::string, std::vector<std::string>>> forms;  // with the names of their weights
+  for (const model::SparseWeight& weight : weights) {
+    stored += weight.grid.stored_elements();
+    all += weight.grid.rows() * weight.grid.columns();
+    const std::string form = form_text(weight.grid);
+    auto found = std::find_if(forms.begin(), forms.end(), [&](const auto& known) { return known.first == form; });
+    if (found == forms.end()) found = forms.insert(forms.end(), {form, {}});
+    found->second.push_back(weight.name);
+  }
+  std::string text = formatted("sparse weights: %zu, which store %.4f of %lld elements\n", weights.size(),
+                               density_of(stored, all), static_cast<long long>(all));
+  for (const auto& [form, names] : forms)
+    text += "  " + std::to_string(names.size()) + " of " + form + ": " + names.front() +
+            (names.size() > 1 ? " ... " + names.back() : "") + "\n";
+  return text;
+}
+
+std::string sparse_json(const model::Model& model) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const model::SparseWeight& weight : model::sparse_weights(model)) {
+    const SparseGrid& grid = weight.grid;
+    list.push_back({{"name", weight.name},
+                    {"rows", grid.rows()},
+                    {"columns", grid.columns()},
+                    {"density", density_of(grid.stored_elements(), grid.rows() * grid.columns())},
+                    {"cells", {grid.cells_down, grid.cells_across}},
+                    {"block", {grid.block_rows, grid.block_columns}},
+                    {"slots", grid.slots}});
+  }
+  return list.dump();
+}
+
+}  // namespace ramet::report

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "ramet/ops/sparse.h"
+
+namespace ramet::transform {
+
+/// Names of the two states that stand for a sparse weight.
+std::string values_name(const std::string& weight);
+std::string index_name(const std::string& weight);
+
+/// The first node that reads the weight, or an output that gives it, other than as the matrix of a product
+/// (ops/sparse_products.h); "" when there is none.
+std::string other_use(const Graph& graph, const std::string& weight);
+
+/// The graph with block-sparse products in place of those by the named weights. The states `values_name` and
+/// `index_name` replace each weight.
+Graph sparsify(const Graph& graph, const std::map<std::string, SparseGrid>& grids);
+
+}  // namespace ramet::transform
