@@ -227,6 +227,7 @@ class Partitioner {
     Placed placed;
     placed.graph = hold_chains(graph, held, placed.chains);
     placed.map = map_parts(placed.graph, layers, into_.part_of_layer, into_.parts, placed.chains);
+    if (layout_.p == 1) return placed;
     std::set<std::string> names = states_of_several_stages(placed.graph, placed.map);
     if (names.empty()) return placed;
     names.insert(held.begin(), held.end());
