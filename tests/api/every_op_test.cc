@@ -81,6 +81,7 @@ struct In {
   Tensor twelve;       // f32[12]
   Tensor both_rows;    // f32[2,2]
   Tensor eight;        // f32[2,8]
+  Tensor keys;         // f32[8,2]
   Tensor stored;       // f32[1,2,2,1,2]
   Tensor slots;        // i32[1,2,2]
   Tensor one_gate;     // f32[4,3]
@@ -143,6 +144,7 @@ In<Tensor> inputs_by(const Make& make) {
   made.twelve = next(f32, Shape{12});
   made.both_rows = next(f32, {2, 2});
   made.eight = next(f32, {2, 8});
+  made.keys = next(f32, {8, 2});
   made.stored = next(f32, {1, 2, 2, 1, 2});
   made.slots = next(i32, {1, 2, 2});
   made.one_gate = next(f32, {4, 3});
@@ -327,6 +329,12 @@ void add_products(std::vector<Case>& cases) {
        (ops::sparse_matmul(in.both_rows, in.stored, in.slots, {2, 4}, true)));
   EACH(sparse_outer, (v0::sparse_outer(in.both_rows, in.eight, in.slots, 2, 4, 1, 2)),
        (ops::sparse_outer(in.both_rows, in.eight, in.slots, {2, 4}, 1, 2)));
+  EACH(sparse_softmax, (v0::sparse_softmax(in.stored, in.slots, 2, 4, "lower")),
+       (ops::sparse_softmax(in.stored, in.slots, {2, 4}, "lower")));
+  EACH(sparse_gather, (v0::sparse_gather(in.numbers, in.stored, in.slots, 2, 4)),
+       (ops::sparse_gather(in.numbers, in.stored, in.slots, {2, 4})));
+  EACH(sparse_attention, (v0::sparse_attention(in.both_rows, in.keys, in.keys, in.slots, 2, 4, 1, 2, 0.5, "upper")),
+       (ops::sparse_attention(in.both_rows, in.keys, in.keys, in.slots, {2, 4}, 1, 2, 0.5, "upper")));
   BOTH(einsum, einsum("nab,bc->nac", std::vector{in.a, in.square}));
   BOTH(convolution, convolution(in.image, in.filter, in.none,
                                 {.strides = {1, 2}, .dilations = {2, 1}, .low = {1, 2}, .high = {3, 0}, .groups = 2}));

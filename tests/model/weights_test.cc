@@ -92,7 +92,9 @@ TEST(TorchFile, RefusesWhatIsNoTableOfTensors) {
   EXPECT_THAT(pickle("\x80\x02}}s."s), HasSubstr("fills what it has not made"));
   // Other ways in which a pickle can run something.
   EXPECT_THAT(pickle("\x80\x02i__builtin__\neval\n."s), HasSubstr("opcode 0x69"));
-  EXPECT_THAT(pickle("\x80\x02\x81."s), HasSubstr("opcode 0x81"));
+  EXPECT_THAT(pickle("\x80\x02\x92."s), HasSubstr("opcode 0x92"));
+  EXPECT_THAT(pickle("\x80\x02\x81."s), HasSubstr("takes what it has not made"));
+  EXPECT_THAT(pickle("\x80\x02" "cos\nsystem\n)\x81."s), HasSubstr("'os.system'"));
   EXPECT_THAT(pickle("\x80\x04\x8c\x08""builtins\x8c\x04""eval\x93."s), HasSubstr("'builtins.eval'"));
   EXPECT_THAT(pickle("\x80\x02" "cos\nsystem\n."s), HasSubstr("'os.system'"));
   EXPECT_THAT(pickle("\x80\x02" "ctorch\nload\n."s), HasSubstr("'torch.load'"));
