@@ -70,32 +70,32 @@ enter_tables()
 # --- element-wise ---
 
 
+def with_number(values, equation, a, b, op, neutral, op_with_number):
+    """op(a, b); where b is one number for all elements of floats, op_with_number(a, number), or a itself if the number is
+    neutral."""
+    number = scalar_of(b)
+    if number is not None and is_float(equation) and shape_of(a) == result_shape(equation):
+        return a if number == neutral else op_with_number(a, number)
+    return broadcast(op(values.operand(a), values.operand(b)), result_shape(equation))
+
+
 @primitive("add", "add_any")
 def add(values, equation, a, b):
     if scalar_of(a) is not None:
         a, b = b, a
-    number = scalar_of(b)
-    if number is not None and is_float(equation) and shape_of(a) == result_shape(equation):
-        return a if number == 0 else ramet.add_scalar(a, number)
-    return broadcast(ramet.add(values.operand(a), values.operand(b)), result_shape(equation))
+    return with_number(values, equation, a, b, ramet.add, 0, ramet.add_scalar)
 
 
 @primitive("sub")
 def subtract(values, equation, a, b):
-    number = scalar_of(b)
-    if number is not None and is_float(equation) and shape_of(a) == result_shape(equation):
-        return a if number == 0 else ramet.add_scalar(a, -number)
-    return broadcast(ramet.subtract(values.operand(a), values.operand(b)), result_shape(equation))
+    return with_number(values, equation, a, b, ramet.subtract, 0, lambda a, number: ramet.add_scalar(a, -number))
 
 
 @primitive("mul")
 def multiply(values, equation, a, b):
     if scalar_of(a) is not None:
         a, b = b, a
-    number = scalar_of(b)
-    if number is not None and is_float(equation) and shape_of(a) == result_shape(equation):
-        return a if number == 1 else ramet.scale(a, number)
-    return broadcast(ramet.multiply(values.operand(a), values.operand(b)), result_shape(equation))
+    return with_number(values, equation, a, b, ramet.multiply, 1, ramet.scale)
 
 
 @primitive("div")

@@ -28,8 +28,8 @@ struct Points {
   }
 };
 
-/// Nodes by cubes whose side is the radius, over the first three coordinates: what lies within the radius of a node is
-/// in its cube or a neighbour of that cube.
+/// A search grid. Its cubes have the radius as their side and cover the first three coordinates. A node's neighbours
+/// within the radius lie in the node's own cube or in a cube beside it.
 class Cells {
  public:
   Cells(const Points& points, int64_t nodes, double radius) : points_(points), radius_(radius) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ramet/ops/channel_order.h"
+
 namespace ramet::ops {
 namespace {
 
@@ -18,19 +20,6 @@ bool is_linear_by_filter(const NodeSignature& node) {
   return node.attributes.get_int_or("groups", 1) == 1 && all_are(node.attributes, "strides", 1) &&
          all_are(node.attributes, "low", 0) && all_are(node.attributes, "high", 0) &&
          std::all_of(filter.begin() + 2, filter.end(), [](int64_t taps) { return taps == 1; });
-}
-
-/// Of a tensor [N, C, space...]: its dimensions with channels last, and back.
-Dims channels_last_order(int rank) {
-  Dims order{0};
-  for (int axis = 2; axis < rank; ++axis) order.push_back(axis);
-  order.push_back(1);
-  return order;
-}
-Dims channels_first_order(int rank) {
-  Dims order{0, rank - 1};
-  for (int axis = 1; axis + 1 < rank; ++axis) order.push_back(axis);
-  return order;
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ramet/ops/channel_order.h"
+
 namespace ramet::transform {
 namespace {
 
@@ -10,18 +12,6 @@ using Dims = std::vector<int64_t>;
 
 size_t at(int64_t index) { return static_cast<size_t>(index); }
 
-/// Dimension i of a tensor with channels last is dimension order[i] of the one with channels first.
-Dims to_last(int rank) {
-  Dims order{0};
-  for (int axis = 2; axis < rank; ++axis) order.push_back(axis);
-  order.push_back(1);
-  return order;
-}
-Dims to_first(int rank) {
-  Dims order{0, rank - 1};
-  for (int axis = 1; axis + 1 < rank; ++axis) order.push_back(axis);
-  return order;
-}
 Dims permuted(const Dims& dims, const Dims& order) {
   Dims result;
   for (int64_t axis : order) result.push_back(dims[at(axis)]);
@@ -73,12 +63,14 @@ class Formatter {
   }
   ValueId first(ValueId value) {
     Form& f = form(value);
-    if (f.first == kNoValue) f.first = add("transpose", f.last, {{"permutation", to_first(rank(value))}});
+    if (f.first == kNoValue)
+      f.first = add("transpose", f.last, {{"permutation", ops::channels_first_order(rank(value))}});
     return f.first;
   }
   ValueId last(ValueId value) {
     Form& f = form(value);
-    if (f.last == kNoValue) f.last = add("transpose", f.first, {{"permutation", to_last(rank(value))}});
+    if (f.last == kNoValue)
+      f.last = add("transpose", f.first, {{"permutation", ops::channels_last_order(rank(value))}});
     return f.last;
   }
 
@@ -127,7 +119,7 @@ class Formatter {
     const Dims &from = graph_.type(node().inputs[0]).shape.dims(), &to = graph_.type(node().outputs[0]).shape.dims();
     if (to.size() < 3 || from[0] != to[0] || from[1] != to[1]) return false;
     Attributes attributes = node().attributes;
-    attributes.set("shape", permuted(to, to_last(static_cast<int>(to.size()))));
+    attributes.set("shape", permuted(to, ops::channels_last_order(static_cast<int>(to.size()))));
     add_copy({last(node().inputs[0])}, std::move(attributes), {true});
     return true;
   }
@@ -137,7 +129,7 @@ class Formatter {
     if (rank(value) == space) return last(value);
     Dims dims = graph_.type(value).shape.dims();
     dims.insert(dims.begin(), at(space - rank(value)), 1);
-    const Dims order = to_last(space);
+    const Dims order = ops::channels_last_order(space);
     Dims moved;  // dimensions that are more than 1, in their new order
     for (int64_t axis : order)
       if (dims[at(axis)] != 1) moved.push_back(axis);
@@ -177,7 +169,7 @@ class Formatter {
     const int space = rank(node().inputs[0]);
     for (ValueId input : node().inputs)
       if (rank(input) != space) return false;
-    const auto made = rule(graph_.signature(node_), to_last(space));
+    const auto made = rule(graph_.signature(node_), ops::channels_last_order(space));
     if (!made) return false;
     std::vector<ValueId> inputs;
     for (ValueId input : node().inputs) inputs.push_back(last(input));
