@@ -61,20 +61,45 @@ class GraphNet {
   Tensor input(const std::string& name, DType dtype, std::vector<int64_t> dims) {
     dims.insert(dims.begin(), task_.micro_batch);
     std::vector<std::string> axes(dims.size());
-    axes[0] = "batch";
+    axes[0] = task_.cut ? "clusters" : "batch";
     return build_.input(name, dtype, Shape(std::move(dims)), std::move(axes));
   }
 
   void read_lists() {
     Scope scope(build_, "graph");
-    lists_ = {.source = input("source", DType::kI32, {room_.edges}),
-              .ptr = input("ptr", DType::kI32, {room_.nodes + 1}),
-              .target = input("target_of", DType::kI32, {room_.edges}),
-              .by_source = input("by_source", DType::kI32, {room_.edges}),
-              .source_ptr = input("source_ptr", DType::kI32, {room_.nodes + 1})};
+    if (task_.cut)
+      read_cut(*task_.cut);
+    else
+      lists_ = {.source = input("source", DType::kI32, {room_.edges}),
+                .ptr = input("ptr", DType::kI32, {room_.nodes + 1}),
+                .target = input("target_of", DType::kI32, {room_.edges}),
+                .by_source = input("by_source", DType::kI32, {room_.edges}),
+                .source_ptr = input("source_ptr", DType::kI32, {room_.nodes + 1})};
     if (task_.edge_weights) edge_weight_ = input("edge.weight", DType::kF32, {room_.edges});
     if (task_.per_graph || config_.family == GraphFamily::kGin)
       graph_ptr_ = input("graph_ptr", DType::kI32, {room_.graphs + 1});
+  }
+
+  void read_cut(const graphs::GraphCut& cut) {
+    halo_ = {.index = input("index", DType::kI32, {cut.in.edges}),
+             .ptr = input("ptr", DType::kI32, {cut.rows + 1}),
+             .back_index = input("back_index", DType::kI32, {cut.out.edges}),
+             .back_ptr = input("back_ptr", DType::kI32, {cut.rows + 1}),
+             .rows = TensorData(cut.in.far),
+             .back_rows = TensorData(cut.out.far),
+             .edges = TensorData(cut.in.other),
+             .back_edges = TensorData(cut.out.other)};
+  }
+
+  /// Which edges end in each node.
+  Tensor pointers() const { return task_.cut ? halo_.ptr : lists_.ptr; }
+  Tensor sum_of_neighbors(Tensor x, Tensor weight = {}) {
+    return task_.cut ? halo_sum(x, halo_, weight) : neighbor_sum(x, lists_, weight);
+  }
+  /// Each node's row for all edges that come from the node.
+  Tensor of_sources(Tensor rows) {
+    if (!task_.cut) return gather_rows(rows, lists_.source);
+    return halo_edges(segment_expand(rows, halo_.back_ptr, task_.cut->out.edges), halo_);
   }
 
   /// All features of the nodes side by side: [B, N, F].
@@ -98,7 +123,7 @@ class GraphNet {
 
   /// 1 / the number of edges that end in a node, [B, N, 1]; 1 for a node without edges.
   Tensor inverse_degree() {
-    const Tensor counts = cast(difference(lists_.ptr, 1), DType::kF32);
+    const Tensor counts = cast(difference(pointers(), 1), DType::kF32);
     return reshape(divide(full(build_, DType::kF32, {}, 1), maximum(counts, full(build_, DType::kF32, {}, 1))),
                    {task_.micro_batch, room_.nodes, 1});
   }
@@ -125,9 +150,9 @@ class GraphNet {
     const int64_t in = x.dim(-1);
     if (config_.family == GraphFamily::kGcn) {
       const Tensor moved = product(x, name + ".lin.weight", out, glorot(in, out));
-      return bias(neighbor_sum(moved, lists_, edge_weight_), name + ".bias");
+      return bias(sum_of_neighbors(moved, edge_weight_), name + ".bias");
     }
-    const Tensor mean = multiply(neighbor_sum(x, lists_), inverse_degree());
+    const Tensor mean = multiply(sum_of_neighbors(x), inverse_degree());
     const Tensor around = bias(product(mean, name + ".lin_l.weight", out, of_linear(in)), name + ".lin_l.bias");
     return add(around, product(x, name + ".lin_r.weight", out, of_linear(in)));
   }
@@ -140,11 +165,11 @@ class GraphNet {
       const Tensor vector = model_.matrix(name + side, {heads, size}, {{}, {}}, glorot(heads, size));
       return reduce_sum(multiply(apart, vector), {3});  // [B, N, heads]
     };
-    const Tensor of_source = gather_rows(score(".att_src"), lists_.source);
-    const Tensor of_target = segment_expand(score(".att_dst"), lists_.ptr, room_.edges);
-    const Tensor weights = segment_softmax(leaky_relu(add(of_source, of_target), kAttentionSlope), lists_.ptr);
+    const Tensor of_source = of_sources(score(".att_src"));
+    const Tensor of_target = segment_expand(score(".att_dst"), pointers(), room_.edges);
+    const Tensor weights = segment_softmax(leaky_relu(add(of_source, of_target), kAttentionSlope), pointers());
     const Tensor dropped = model_.drop(weights, config_.attention_dropout, name + ".attention.drop");
-    return bias(neighbor_sum(moved, lists_, dropped), name + ".bias");
+    return bias(sum_of_neighbors(moved, dropped), name + ".bias");
   }
 
   /// GIN: the classifiers' answers for the features and for each layer, added up.
@@ -155,7 +180,7 @@ class GraphNet {
       PartScope part(build_, "layer", i);
       const std::string name = "convs." + std::to_string(i);
       const Tensor own = add(model_.vector(name + ".eps", 1, {}, 0), full(build_, DType::kF32, {1}, 1));
-      x = add(multiply(x, own), neighbor_sum(x, lists_));
+      x = add(multiply(x, own), sum_of_neighbors(x));
       for (int64_t k = 0; k < 2; ++k) {
         const std::string at = name + ".nn." + std::to_string(3 * k);
         x = bias(product(x, at + ".weight", config_.hidden, of_linear(x.dim(-1))), at + ".bias");
@@ -227,6 +252,7 @@ class GraphNet {
   GraphBuilder& build_;
   std::vector<StateTensor>* const states_;
   NeighborLists lists_;
+  HaloGraph halo_;  // of a graph that is cut
   Tensor edge_weight_, graph_ptr_;
 };
 
@@ -237,6 +263,11 @@ void check(const GraphNetConfig& config, const GraphTask& task) {
   if (config.layers < 1 || config.hidden < 1 || config.heads < 1 || task.micro_batch < 1 || task.classes < 2)
     fail("sizes of the model must be positive, and there must be two classes");
   if (task.room.graphs < 1 || task.room.nodes < 1) fail("a batch has no room for a graph");
+  if (task.cut && task.per_graph)
+    fail("a graph that is cut has labels of nodes alone", "a label of graphs", "Make batches in another way");
+  if (task.cut && task.micro_batch != task.cut->clusters)
+    fail("a micro-batch of a graph that is cut has all of its clusters", std::to_string(task.micro_batch),
+         "Set train.micro_batch = " + std::to_string(task.cut->clusters));
   if (task.features.empty())
     fail("the nodes have no features to read", "", "Name a field of nodes, or make one with `--apply degree`");
   if (config.family == GraphFamily::kGcn && !task.edge_weights)
