@@ -293,7 +293,8 @@ RankSource::RankSource(std::vector<Triple> triples, std::span<const Triple> know
     for (int64_t first = 0; first < std::ssize(triples_); first += group_) {
       int64_t room = 0;
       for (int64_t i = first; i < std::min(first + group_, std::ssize(triples_)); ++i)
-        room += std::ssize(this->known(triples_[static_cast<size_t>(i)], answer));
+        for (const int32_t entity : this->known(triples_[static_cast<size_t>(i)], answer))
+          room += entity != asked(triples_[static_cast<size_t>(i)], answer);
       int64_t& most = room_[static_cast<size_t>(answer)];
       most = std::max(most, room);
     }
