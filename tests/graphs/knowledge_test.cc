@@ -143,27 +143,27 @@ TEST(ScoreFunctions, AgreeWithTheirFormulas) {
 
 // --- recipes ---
 
-/// Triples of 46 entities in a ring: relation 0 leads to the next one, relation 1 two further; relation 2 is drawn.
-std::string ring() {
+/// Triples of 46 entities in a ring, by part: relation "next" leads to the next one, "second" two further; "drawn" is
+/// drawn. Some of the first two are held out.
+std::map<std::string, std::string> ring() {
   const RandomStream random(9, RandomPurpose::kTest, 0, 0);
-  std::string text;
+  std::map<std::string, std::string> parts;
   for (int i = 0; i < 46; ++i) {
-    const auto add = [&](const std::string& relation, int to) {
-      text += "e" + std::to_string(i) + "\t" + relation + "\te" + std::to_string(to % 46) + "\n";
+    const auto add = [&](const std::string& part, const std::string& relation, int to) {
+      parts[part] += "e" + std::to_string(i) + "\t" + relation + "\te" + std::to_string(to % 46) + "\n";
     };
-    add("next", i + 1), add("second", i + 2),
-        add("drawn", static_cast<int>(random.below(static_cast<uint64_t>(i), 46)));
+    add(i % 5 == 2 ? "validation" : "train", "next", i + 1);
+    add(i % 5 == 4 ? "validation" : "train", "second", i + 2);
+    add("train", "drawn", static_cast<int>(random.below(static_cast<uint64_t>(i), 46)));
   }
-  return text;
+  return parts;
 }
 
 class Embeddings : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string all = ring();
-    size_t cut = 0;
-    for (int line = 0; line < 108; ++line) cut = all.find('\n', cut) + 1;
-    const std::string train = all.substr(0, cut), valid = all.substr(cut);
+    const std::map<std::string, std::string> parts = ring();
+    const std::string &train = parts.at("train"), &valid = parts.at("validation");
     set_ = std::make_shared<const GraphSet>(
         graphs::parse_triples({{"train", train, "train.txt"}, {"validation", valid, "valid.txt"}}), "ring");
     set_->save(folder_ / "ring.safetensors");
