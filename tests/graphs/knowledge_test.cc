@@ -24,10 +24,10 @@
 namespace ramet::tests {
 namespace {
 
-using graphs::Answer;
 using graphs::KnowledgeGraph;
 using graphs::RankSource;
 using graphs::Triple;
+using graphs::TripleEnd;
 using testing::HasSubstr;
 using Settings = std::vector<std::string>;
 using Row = std::vector<double>;
@@ -107,7 +107,7 @@ TEST(ScoreFunctions, AgreeWithTheirFormulas) {
   constexpr int64_t kWidth = 6, kRows = 3, kColumns = 4;
   for (const ScoreFunction& function : score_functions())
     for (const int64_t norm : {1, 2})
-      for (const Side missing : {Side::kTail, Side::kHead}) {
+      for (const TripleEnd missing : {TripleEnd::kTail, TripleEnd::kHead}) {
         SCOPED_TRACE(function.name + ", norm " + std::to_string(norm));
         const int64_t entity = function.entity_parts * kWidth, relation = function.relation_parts * kWidth;
         Graph graph("scores");
@@ -134,7 +134,7 @@ TEST(ScoreFunctions, AgreeWithTheirFormulas) {
               const Row given = row_of("known", g * kRows + m, entity),
                         other = row_of("columns", g * kColumns + k, entity);
               const Row link_row = row_of("relation", g * kRows + m, relation);
-              const bool tail = missing == Side::kTail;
+              const bool tail = missing == TripleEnd::kTail;
               EXPECT_NEAR(scores.get((g * kRows + m) * kColumns + k),
                           score_of(function.name, tail ? given : other, link_row, tail ? other : given, norm), 1e-4);
             }
@@ -247,7 +247,7 @@ TEST_F(Embeddings, RanksAreThoseOfTheirDefinition) {
   const KnowledgeTask sizes{.micro_batch = 1, .group = group, .entities = entities, .pad = 8, .relations = 3};
   const auto source = std::make_shared<const RankSource>(held_out, all, group, sizes.rows());
   KnowledgeTask task = sizes;
-  task.known_tails = source->room(Answer::kTail), task.known_heads = source->room(Answer::kHead);
+  task.known_tails = source->room(TripleEnd::kTail), task.known_heads = source->room(TripleEnd::kHead);
   const Model model = build_knowledge({.function = "distmult", .width = 2, .loss = "all"}, task);
   const auto program = std::find_if(model.programs.begin(), model.programs.end(),
                                     [](const NamedGraph& each) { return each.name == "rank"; });

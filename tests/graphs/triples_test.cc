@@ -15,11 +15,11 @@
 namespace ramet::tests {
 namespace {
 
-using graphs::Answer;
 using graphs::KnowledgeGraph;
 using graphs::KnownAnswers;
 using graphs::RankSource;
 using graphs::Triple;
+using graphs::TripleEnd;
 using graphs::TripleOptions;
 using graphs::TripleSource;
 using testing::ElementsAre;
@@ -72,7 +72,7 @@ TEST(Triples, FilesWithoutTriplesAreRefused) {
 TEST(Triples, ANegativeIsNeverTrue) {
   const std::vector<Triple> triples = drawn(90);
   const TripleSource source(triples, triples, "", options(1, 11));
-  const KnownAnswers tails(triples, Answer::kTail), heads(triples, Answer::kHead);
+  const KnownAnswers tails(triples, TripleEnd::kTail), heads(triples, TripleEnd::kHead);
   std::set<int32_t> seen;
   const Batch batch = source.make(0, 200);
   const auto head = ints(batch, "head"), relation = ints(batch, "relation"), tail = ints(batch, "tail");
@@ -106,7 +106,7 @@ TEST(Triples, NegativesAreEvenOverTheOthers) {
 TEST(Triples, AGroupMarksTrueNegatives) {
   const std::vector<Triple> triples = drawn(90);
   const TripleSource source(triples, triples, "", options(6, 20));
-  const KnownAnswers tails(triples, Answer::kTail);
+  const KnownAnswers tails(triples, TripleEnd::kTail);
   const Batch batch = source.make(3, 2);
   const auto head = ints(batch, "head"), relation = ints(batch, "relation"), negatives = ints(batch, "tail_negatives");
   const auto* marks = reinterpret_cast<const uint8_t*>(batch.at("tail_true").bytes.data());
@@ -168,8 +168,8 @@ TEST(Triples, RanksLeaveOutTheOtherAnswers) {
   const std::vector<Triple> triples = {{0, 0, 1}, {0, 0, 2}, {0, 0, 5}, {3, 0, 1}, {4, 1, 1}};
   const RankSource source({triples[1], triples[3], triples[4]}, triples, 2, 10);
   EXPECT_EQ(source.epoch_samples(0), 2);
-  EXPECT_EQ(source.room(Answer::kTail), 2);
-  EXPECT_EQ(source.room(Answer::kHead), 1);
+  EXPECT_EQ(source.room(TripleEnd::kTail), 2);
+  EXPECT_EQ(source.room(TripleEnd::kHead), 1);
   const Batch batch = source.make(0, 2);
   EXPECT_THAT(ints(batch, "tail"), ElementsAre(2, 1, 1, 1));
   EXPECT_THAT(ints(batch, "tail_known"), ElementsAre(1, 5, 0, 0));
@@ -186,7 +186,7 @@ TEST(Triples, BadOptionsAreNamed) {
   EXPECT_THAT(make(options(1, 24)), HasSubstr("there are more negatives than entities; found 24"));
   EXPECT_THAT(make(options(21, 1)), HasSubstr("a group has more triples than there are; found 21"));
   TripleOptions few = options(1, 2);
-  few.entities = KnownAnswers(triples, Answer::kTail).most();
+  few.entities = KnownAnswers(triples, TripleEnd::kTail).most();
   EXPECT_THAT(make(few), HasSubstr("every entity is a true answer of a question"));
 }
 

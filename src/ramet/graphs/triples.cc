@@ -39,8 +39,8 @@ int32_t find(const std::unordered_map<std::string_view, int32_t>& numbers, std::
 }
 
 /// The entity that is given, and the one that is asked for.
-int32_t given(const Triple& triple, Answer answer) { return answer == Answer::kTail ? triple.head : triple.tail; }
-int32_t asked(const Triple& triple, Answer answer) { return answer == Answer::kTail ? triple.tail : triple.head; }
+int32_t given(const Triple& triple, TripleEnd answer) { return answer == TripleEnd::kTail ? triple.head : triple.tail; }
+int32_t asked(const Triple& triple, TripleEnd answer) { return answer == TripleEnd::kTail ? triple.tail : triple.head; }
 
 /// The triples, and behind them each of them the other way round.
 std::vector<Triple> with_reciprocal(std::span<const Triple> triples, const TripleOptions& options) {
@@ -136,7 +136,7 @@ std::string KnowledgeGraph::entity_name(int32_t entity) const {
   return entity_names_.empty() ? std::to_string(entity) : entity_names_[static_cast<size_t>(entity)];
 }
 
-KnownAnswers::KnownAnswers(std::span<const Triple> triples, Answer answer) {
+KnownAnswers::KnownAnswers(std::span<const Triple> triples, TripleEnd answer) {
   std::vector<std::pair<uint64_t, int32_t>> sorted;
   sorted.reserve(triples.size());
   for (const Triple& triple : triples)
@@ -165,8 +165,8 @@ TripleSource::TripleSource(std::vector<Triple> triples, std::span<const Triple> 
     : triples_(with_reciprocal(triples, options)),
       options_(options),
       contents_(std::move(contents)),
-      tails_(with_reciprocal(known, options), Answer::kTail),
-      heads_(known, Answer::kHead) {
+      tails_(with_reciprocal(known, options), TripleEnd::kTail),
+      heads_(known, TripleEnd::kHead) {
   const auto refuse = [](const std::string& what, int64_t found, const std::string& expected) {
     throw Error({.what = what, .where = "the triples", .found = std::to_string(found), .expected = expected});
   };
@@ -177,7 +177,7 @@ TripleSource::TripleSource(std::vector<Triple> triples, std::span<const Triple> 
   if (options_.negatives < 0 || options_.negatives > options_.entities)
     refuse("there are more negatives than entities", options_.negatives,
            "at most " + std::to_string(options_.entities));
-  for (const Answer answer : {Answer::kTail, Answer::kHead})
+  for (const TripleEnd answer : {TripleEnd::kTail, TripleEnd::kHead})
     if (const int64_t most = this->known(answer).most(); options_.negatives > 0 && most >= options_.entities)
       refuse("every entity is a true answer of a question, so there are no negatives", most,
              "fewer answers than entities");
@@ -232,8 +232,8 @@ void TripleSource::fill(int64_t first, int64_t count, const Places& places) cons
       put(places, sample * group + m, triples[static_cast<size_t>(m)]);
     }
     size_t tensor = 3;
-    for (const Answer answer : {Answer::kTail, Answer::kHead}) {
-      if (options_.negatives == 0 || !(answer == Answer::kTail ? options_.tails : options_.heads)) continue;
+    for (const TripleEnd answer : {TripleEnd::kTail, TripleEnd::kHead}) {
+      if (options_.negatives == 0 || !(answer == TripleEnd::kTail ? options_.tails : options_.heads)) continue;
       int32_t* const negatives = place<int32_t>(places, tensor++, sample * options_.negatives);
       uint8_t* const is_true =
           group > 1 ? place<uint8_t>(places, tensor++, sample * group * options_.negatives) : nullptr;
@@ -242,7 +242,7 @@ void TripleSource::fill(int64_t first, int64_t count, const Places& places) cons
   }
 }
 
-void TripleSource::fill_negatives(int64_t index, Answer answer, std::span<const Triple> group, int32_t* negatives,
+void TripleSource::fill_negatives(int64_t index, TripleEnd answer, std::span<const Triple> group, int32_t* negatives,
                                   uint8_t* is_true) const {
   const int64_t count = options_.negatives;
   const RandomStream stream(options_.seed, RandomPurpose::kSampling, 0,
@@ -284,12 +284,12 @@ RankSource::RankSource(std::vector<Triple> triples, std::span<const Triple> know
     : triples_(std::move(triples)),
       group_(group),
       stride_(stride),
-      tails_(known, Answer::kTail),
-      heads_(known, Answer::kHead) {
+      tails_(known, TripleEnd::kTail),
+      heads_(known, TripleEnd::kHead) {
   if (triples_.empty()) throw Error({.what = "there are no triples to rank", .where = "the triples"});
   if (group_ * stride_ > INT32_MAX)
     throw Error({.what = "a group has too many triples for so many entities", .where = "the triples"});
-  for (const Answer answer : {Answer::kTail, Answer::kHead})
+  for (const TripleEnd answer : {TripleEnd::kTail, TripleEnd::kHead})
     for (int64_t first = 0; first < std::ssize(triples_); first += group_) {
       int64_t room = 0;
       for (int64_t i = first; i < std::min(first + group_, std::ssize(triples_)); ++i)
@@ -300,15 +300,15 @@ RankSource::RankSource(std::vector<Triple> triples, std::span<const Triple> know
     }
 }
 
-std::span<const int32_t> RankSource::known(const Triple& triple, Answer answer) const {
-  return (answer == Answer::kTail ? tails_ : heads_).of(given(triple, answer), triple.relation);
+std::span<const int32_t> RankSource::known(const Triple& triple, TripleEnd answer) const {
+  return (answer == TripleEnd::kTail ? tails_ : heads_).of(given(triple, answer), triple.relation);
 }
 
 int64_t RankSource::epoch_samples(int64_t) const { return (std::ssize(triples_) + group_ - 1) / group_; }
 
 Signature RankSource::signature(int64_t count) const {
   Signature signature = triple_signature(count, group_);
-  for (const auto& [side, answer] : {std::pair("tail", Answer::kTail), std::pair("head", Answer::kHead)}) {
+  for (const auto& [side, answer] : {std::pair("tail", TripleEnd::kTail), std::pair("head", TripleEnd::kHead)}) {
     signature.emplace_back(std::string(side) + "_known", TensorType{DType::kI32, {count, room(answer)}});
     signature.emplace_back(std::string(side) + "_known_ptr", TensorType{DType::kI32, {count, group_ + 1}});
   }
@@ -322,8 +322,8 @@ void RankSource::fill(int64_t first, int64_t count, const Places& places) const 
     const int64_t begin = (first + sample) % samples * group_;
     for (int64_t m = 0; m < group_; ++m)
       put(places, sample * group_ + m, triples_[static_cast<size_t>(std::min(begin + m, std::ssize(triples_) - 1))]);
-    for (const Answer answer : {Answer::kTail, Answer::kHead}) {
-      const size_t tensor = answer == Answer::kTail ? 3 : 5;
+    for (const TripleEnd answer : {TripleEnd::kTail, TripleEnd::kHead}) {
+      const size_t tensor = answer == TripleEnd::kTail ? 3 : 5;
       int32_t* const list = place<int32_t>(places, tensor, sample * room(answer));
       int32_t* const ptr = place<int32_t>(places, tensor + 1, sample * (group_ + 1));
       int64_t at = 0;

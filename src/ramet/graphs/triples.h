@@ -19,7 +19,7 @@ struct Triple {
   friend bool operator==(const Triple&, const Triple&) = default;
 };
 /// The end of a triple that is asked for: given the head, the tail, or the other way round.
-enum class Answer : uint8_t { kTail, kHead };
+enum class TripleEnd : uint8_t { kTail, kHead };
 
 /// A graph set whose edges are triples: "edge.relation" says which relation an edge is.
 class KnowledgeGraph {
@@ -50,7 +50,7 @@ class KnowledgeGraph {
 /// For each entity and relation, the answers that make true triples.
 class KnownAnswers {
  public:
-  KnownAnswers(std::span<const Triple> triples, Answer answer);
+  KnownAnswers(std::span<const Triple> triples, TripleEnd answer);
   /// Ascending, without duplicates; none for a question that no triple answers.
   std::span<const int32_t> of(int32_t entity, int32_t relation) const;
   /// The most answers of one question.
@@ -100,9 +100,9 @@ class TripleSource final : public Source {
   int64_t host_bytes() const override;
 
  private:
-  void fill_negatives(int64_t index, Answer answer, std::span<const Triple> group, int32_t* negatives,
+  void fill_negatives(int64_t index, TripleEnd answer, std::span<const Triple> group, int32_t* negatives,
                       uint8_t* is_true) const;
-  const KnownAnswers& known(Answer answer) const { return answer == Answer::kTail ? tails_ : heads_; }
+  const KnownAnswers& known(TripleEnd answer) const { return answer == TripleEnd::kTail ? tails_ : heads_; }
 
   std::vector<Triple> triples_;
   TripleOptions options_;
@@ -128,10 +128,10 @@ class RankSource final : public Source {
   Hash identity() const override { return source_identity("ranked triples", "", {}); }
   int64_t triples() const { return std::ssize(triples_); }
   /// E of tails and of heads.
-  int64_t room(Answer answer) const { return room_[static_cast<size_t>(answer)]; }
+  int64_t room(TripleEnd answer) const { return room_[static_cast<size_t>(answer)]; }
 
  private:
-  std::span<const int32_t> known(const Triple& triple, Answer answer) const;
+  std::span<const int32_t> known(const Triple& triple, TripleEnd answer) const;
 
   std::vector<Triple> triples_;
   int64_t group_, stride_;

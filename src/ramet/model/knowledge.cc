@@ -36,9 +36,9 @@ class Knowledge {
   void write_loss() {
     read_rows();
     Tensor loss;
-    for (const Side side : {Side::kTail, Side::kHead}) {
-      if (side == Side::kTail ? !task_.tails : !(task_.heads && !task_.reciprocal)) continue;
-      Scope scope(build_, side == Side::kTail ? "tails" : "heads");
+    for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead}) {
+      if (side == TripleEnd::kTail ? !task_.tails : !(task_.heads && !task_.reciprocal)) continue;
+      Scope scope(build_, side == TripleEnd::kTail ? "tails" : "heads");
       const Tensor found = config_.loss == "all" ? loss_of_all(side) : loss_of_negatives(side);
       loss = loss.valid() ? scale(add(loss, found), 0.5) : found;
     }
@@ -49,20 +49,20 @@ class Knowledge {
 
   void write_ranks() {
     read_rows();
-    for (const Side side : {Side::kTail, Side::kHead}) {
-      const std::string name = side == Side::kTail ? "tail" : "head";
+    for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead}) {
+      const std::string name = side == TripleEnd::kTail ? "tail" : "head";
       Scope scope(build_, name);
-      const int64_t room = side == Side::kTail ? task_.known_tails : task_.known_heads;
+      const int64_t room = side == TripleEnd::kTail ? task_.known_tails : task_.known_heads;
       const Tensor known = input(name + "_known", DType::kI32, {room});
       const Tensor ptr = input(name + "_known_ptr", DType::kI32, {task_.group + 1});
-      build_.output(name + "_rank", ranks(scores_of_all(side), side == Side::kTail ? tail_ : head_, known, ptr));
+      build_.output(name + "_rank", ranks(scores_of_all(side), side == TripleEnd::kTail ? tail_ : head_, known, ptr));
     }
   }
 
   void write_prediction() {
     read_rows();
-    for (const Side side : {Side::kTail, Side::kHead}) {
-      const std::string name = side == Side::kTail ? "tail" : "head";
+    for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead}) {
+      const std::string name = side == TripleEnd::kTail ? "tail" : "head";
       Scope scope(build_, name);
       const auto [scores, entities] = top_k(scores_of_all(side), task_.top);
       const Shape shape{task_.micro_batch, task_.group, task_.top};
@@ -98,20 +98,20 @@ class Knowledge {
   }
 
   /// The relation's row for a side; of reciprocal relations that of the way back.
-  Tensor relation_of(Side side) {
-    if (!task_.reciprocal || side == Side::kTail) return relation_row_;
+  Tensor relation_of(TripleEnd side) {
+    if (!task_.reciprocal || side == TripleEnd::kTail) return relation_row_;
     const Tensor back = full(build_, DType::kI32, {}, static_cast<double>(task_.relations));
     return gather(relations_, add(relation_, back));
   }
   /// Scores of the columns as the missing entity of the rows.
-  Tensor scores(Side missing, Tensor known, Tensor relation, Tensor columns) {
-    return function_.scores(task_.reciprocal ? Side::kTail : missing, known, relation, columns, config_.norm);
+  Tensor scores(TripleEnd missing, Tensor known, Tensor relation, Tensor columns) {
+    return function_.scores(task_.reciprocal ? TripleEnd::kTail : missing, known, relation, columns, config_.norm);
   }
-  Tensor known_row(Side missing) { return missing == Side::kTail ? head_row_ : tail_row_; }
-  Tensor missing_row(Side missing) { return missing == Side::kTail ? tail_row_ : head_row_; }
+  Tensor known_row(TripleEnd missing) { return missing == TripleEnd::kTail ? head_row_ : tail_row_; }
+  Tensor missing_row(TripleEnd missing) { return missing == TripleEnd::kTail ? tail_row_ : head_row_; }
 
   /// Scores of all entities for each triple of the batch: [B M, rows of the table].
-  Tensor scores_of_all(Side side) {
+  Tensor scores_of_all(TripleEnd side) {
     const auto as_group = [&](Tensor rows) { return reshape(rows, {1, triples(), rows.dim(-1)}); };
     const Tensor columns = normalised(reshape(entities_, {1, task_.rows(), entities_.dim(-1)}));
     const Tensor found = scores(side, as_group(known_row(side)), as_group(relation_of(side)), columns);
@@ -122,20 +122,20 @@ class Knowledge {
                   full(build_, DType::kF32, {}, kHidden));
   }
 
-  Tensor loss_of_all(Side side) {
-    const Tensor answers = reshape(side == Side::kTail ? tail_ : head_, {triples()});
+  Tensor loss_of_all(TripleEnd side) {
+    const Tensor answers = reshape(side == TripleEnd::kTail ? tail_ : head_, {triples()});
     return cross_entropy(scores_of_all(side), answers).loss;
   }
 
   /// Scores of the right answers [B, M, 1].
-  Tensor right_scores(Side side) {
+  Tensor right_scores(TripleEnd side) {
     const auto alone = [&](Tensor rows) { return reshape(rows, {triples(), 1, rows.dim(-1)}); };
     const Tensor found = scores(side, alone(known_row(side)), alone(relation_row_), alone(missing_row(side)));
     return reshape(found, {task_.micro_batch, task_.group, 1});
   }
 
-  Tensor loss_of_negatives(Side side) {
-    const std::string name = side == Side::kTail ? "tail" : "head";
+  Tensor loss_of_negatives(TripleEnd side) {
+    const std::string name = side == TripleEnd::kTail ? "tail" : "head";
     const Tensor negatives = input(name + "_negatives", DType::kI32, {task_.negatives});
     const Tensor columns = normalised(gather(entities_, negatives));
     const Tensor right = right_scores(side), wrong = scores(side, known_row(side), relation_row_, columns);

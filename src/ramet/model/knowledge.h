@@ -4,12 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "ramet/graphs/triples.h"
 #include "ramet/model/model.h"
 
 namespace ramet::model {
-
-/// The end of a triple (head, relation, tail) that a score is asked for.
-enum class Side : uint8_t { kTail, kHead };
 
 /// By what rows of entities are divided before anything else: nothing, their length, or their norm (that of distances).
 enum class EntityRows : uint8_t { kFree, kByLength, kByNorm };
@@ -24,7 +22,7 @@ struct ScoreFunction {
   bool phases = false;  ///< rows of relations are angles
   /// Scores of all columns as the missing entity: known [G, M, e], relation [G, M, r], columns [G, K, e] -> [G, M, K].
   /// `norm`: 1 or 2, where the function has a choice.
-  Tensor (*scores)(Side missing, Tensor known, Tensor relation, Tensor columns, int64_t norm);
+  Tensor (*scores)(TripleEnd missing, Tensor known, Tensor relation, Tensor columns, int64_t norm);
 };
 
 /// TransE (Bordes et al. 2013), TransH (Wang et al. 2014), DistMult (Yang et al., arXiv 1412.6575), ComplEx (Trouillon

@@ -29,21 +29,21 @@ Tensor minus_distance(Tensor a, Tensor b, int64_t norm, Tensor w = {}, const cha
   return negate(sqrt(below(pair_distance(a, b, "squares", w), 1e-24)));
 }
 
-Tensor transe(Side missing, Tensor known, Tensor relation, Tensor columns, int64_t norm) {
-  return minus_distance(missing == Side::kTail ? add(known, relation) : subtract(known, relation), columns, norm);
+Tensor transe(TripleEnd missing, Tensor known, Tensor relation, Tensor columns, int64_t norm) {
+  return minus_distance(missing == TripleEnd::kTail ? add(known, relation) : subtract(known, relation), columns, norm);
 }
 
 /// |a - (b - s n)|^2 with s = n b and |n| = 1: the columns b are projected without a tensor of pairs.
-Tensor transh(Side missing, Tensor known, Tensor relation, Tensor columns, int64_t) {
+Tensor transh(TripleEnd missing, Tensor known, Tensor relation, Tensor columns, int64_t) {
   const Tensor shift = part(relation, 0), normal = part(relation, 1);
   const Tensor unit = multiply(normal, rsqrt(below(reduce_sum(multiply(normal, normal), {2}, true), 1e-24)));
   const Tensor flat = subtract(known, multiply(reduce_sum(multiply(unit, known), {2}, true), unit));
-  const Tensor a = missing == Side::kTail ? add(flat, shift) : subtract(flat, shift);
+  const Tensor a = missing == TripleEnd::kTail ? add(flat, shift) : subtract(flat, shift);
   const Tensor s = products(unit, columns), along = reduce_sum(multiply(unit, a), {2}, true);
   return negate(below(add(pair_distance(a, columns, "squares"), multiply(s, subtract(scale(along, 2), s))), 0));
 }
 
-Tensor distmult(Side, Tensor known, Tensor relation, Tensor columns, int64_t) {
+Tensor distmult(TripleEnd, Tensor known, Tensor relation, Tensor columns, int64_t) {
   return products(multiply(known, relation), columns);
 }
 
@@ -54,44 +54,44 @@ Tensor complex_product(Tensor x, Tensor y_re, Tensor y_im, bool conjugate) {
   return conjugate ? join(add(a, b), subtract(d, c)) : join(subtract(a, b), add(c, d));
 }
 
-Tensor complex(Side missing, Tensor known, Tensor relation, Tensor columns, int64_t) {
-  return products(complex_product(known, part(relation, 0), part(relation, 1), missing == Side::kHead), columns);
+Tensor complex(TripleEnd missing, Tensor known, Tensor relation, Tensor columns, int64_t) {
+  return products(complex_product(known, part(relation, 0), part(relation, 1), missing == TripleEnd::kHead), columns);
 }
 
-Tensor rotate(Side missing, Tensor known, Tensor relation, Tensor columns, int64_t norm) {
+Tensor rotate(TripleEnd missing, Tensor known, Tensor relation, Tensor columns, int64_t norm) {
   const Tensor turned =
-      complex_product(known, map_unary("cos", relation), map_unary("sin", relation), missing == Side::kHead);
+      complex_product(known, map_unary("cos", relation), map_unary("sin", relation), missing == TripleEnd::kHead);
   return minus_distance(turned, columns, norm, {}, "complex");
 }
 
-Tensor pairre(Side missing, Tensor known, Tensor relation, Tensor columns, int64_t norm) {
+Tensor pairre(TripleEnd missing, Tensor known, Tensor relation, Tensor columns, int64_t norm) {
   const Tensor of_head = part(relation, 0), of_tail = part(relation, 1);
-  const bool tail = missing == Side::kTail;
+  const bool tail = missing == TripleEnd::kTail;
   return minus_distance(multiply(known, tail ? of_head : of_tail), columns, norm, tail ? of_tail : of_head);
 }
 
-Tensor triplere(Side missing, Tensor known, Tensor relation, Tensor columns, int64_t norm) {
+Tensor triplere(TripleEnd missing, Tensor known, Tensor relation, Tensor columns, int64_t norm) {
   const Tensor of_head = part(relation, 0, 3), middle = part(relation, 1, 3), of_tail = part(relation, 2, 3);
-  if (missing == Side::kTail) return minus_distance(add(multiply(known, of_head), middle), columns, norm, of_tail);
+  if (missing == TripleEnd::kTail) return minus_distance(add(multiply(known, of_head), middle), columns, norm, of_tail);
   return minus_distance(subtract(multiply(known, of_tail), middle), columns, norm, of_head);
 }
 
 /// An entity is a place and a bump; a relation two centres and two widths before softplus. The head's place moved by
 /// the tail's bump lies in the first box, the tail's place moved by the head's bump in the second.
-Tensor boxe(Side missing, Tensor known, Tensor relation, Tensor columns, int64_t) {
+Tensor boxe(TripleEnd missing, Tensor known, Tensor relation, Tensor columns, int64_t) {
   const Tensor place = part(known, 0), bump = part(known, 1);
   const Tensor first = part(relation, 0, 4), second = part(relation, 1, 4);
   const Tensor first_width = softplus(part(relation, 2, 4)), second_width = softplus(part(relation, 3, 4));
-  const bool tail = missing == Side::kTail;
+  const bool tail = missing == TripleEnd::kTail;
   const Tensor of_place = subtract(tail ? second : first, bump), of_bump = subtract(tail ? first : second, place);
   const Tensor widths = tail ? join(second_width, first_width) : join(first_width, second_width);
   return negate(pair_distance(join(of_place, of_bump), columns, "box", widths));
 }
 
 /// h (t' + 1) - t (h' + 1) + r, with an auxiliary row beside each entity's.
-Tensor interht(Side missing, Tensor known, Tensor relation, Tensor columns, int64_t norm) {
+Tensor interht(TripleEnd missing, Tensor known, Tensor relation, Tensor columns, int64_t norm) {
   const Tensor own = part(known, 0), aside = add_scalar(part(known, 1), 1);
-  if (missing == Side::kTail) return minus_distance(add(own, relation), columns, norm, join(aside, negate(own)));
+  if (missing == TripleEnd::kTail) return minus_distance(add(own, relation), columns, norm, join(aside, negate(own)));
   return minus_distance(subtract(relation, own), columns, norm, join(negate(aside), own));
 }
 

@@ -14,8 +14,8 @@
 namespace ramet::recipe {
 namespace {
 
-using graphs::Answer;
 using graphs::KnowledgeGraph;
+using graphs::TripleEnd;
 using graphs::TripleOptions;
 using graphs::TripleSource;
 
@@ -48,7 +48,8 @@ KnowledgeTask task_of(const Recipe& recipe, const KnowledgeGraph& graph, const s
                      .seed = recipe.train.seed};
   if (part.empty()) return task;
   const Ranking ranking(recipe, graph, part, data.ranked);
-  task.known_tails = ranking.source().room(Answer::kTail), task.known_heads = ranking.source().room(Answer::kHead);
+  task.known_tails = ranking.source().room(TripleEnd::kTail),
+  task.known_heads = ranking.source().room(TripleEnd::kHead);
   return task;
 }
 
