@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "ramet/ops/build.h"
 
 namespace ramet::ops {
@@ -48,5 +50,10 @@ struct HaloGraph {
 Tensor halo_sum(Tensor x, const HaloGraph& graph, Tensor weight = {});
 /// Values of edges [K, E', ...] in the order of the reversed lists, brought into the order of the lists: [K, E, ...].
 Tensor halo_edges(Tensor values, const HaloGraph& graph);
+
+/// Distances between the rows a [G, M, D] and the columns b [G, K, T D] of each group (ops/pair_distance.h): the norm of
+/// a - sum over terms of w * b, f32 [G, M, K]. `norm`: "l1", "squares" (without a root), "complex" or "box". `w` [G, M, T
+/// D] is invalid for one term without weights; of "box" it holds widths [G, M, D].
+Tensor pair_distance(Tensor a, Tensor b, const std::string& norm, Tensor w = {});
 
 }  // namespace ramet::ops
