@@ -11,6 +11,7 @@
 #include "ramet/cli/command_table.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/cli/onnx.h"
 #include "ramet/cli/program.h"
 #include "ramet/front/open_model.h"
 #include "ramet/recipe/kinds.h"
@@ -174,6 +175,7 @@ int run(int argc, char** argv, Session& session) {
   add_pack(app, session);
   add_graphs(app, session);
   add_runs(app, session);
+  add_onnx(app, session);
   add_serve(app, session);
   add_inspect(app, session);
   add_export(app, session);

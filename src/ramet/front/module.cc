@@ -553,7 +553,7 @@ class ModuleImport {
 
 }  // namespace
 
-void throw_refusals(const std::string& name, const std::vector<Refusal>& refusals) {
+void throw_refusals(const std::string& name, const std::vector<Refusal>& refusals, const std::string& kind) {
   constexpr size_t kMostLines = 3;
   struct Group {
     const Refusal* first;
@@ -584,7 +584,7 @@ void throw_refusals(const std::string& name, const std::vector<Refusal>& refusal
     if (!group.first->remedy.empty()) found += " " + group.first->remedy + ".";
   }
   throw UnsupportedOp(
-      {.what = "the module uses what is not supported", .where = "module '" + name + "'", .found = found});
+      {.what = "the " + kind + " uses what is not supported", .where = kind + " '" + name + "'", .found = found});
 }
 
 TensorData ModuleTensor::values() const {

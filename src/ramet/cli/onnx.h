@@ -1,0 +1,14 @@
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace ramet::cli {
+
+struct Session;
+
+/// `ramet onnx`: what concerns ONNX files alone.
+void add_onnx(CLI::App& app, Session& session);
+
+}  // namespace ramet::cli

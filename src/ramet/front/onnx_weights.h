@@ -1,0 +1,21 @@
+#pragma once
+
+#include "ramet/base/house.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ramet/front/onnx_records.h"
+
+namespace ramet::front {
+
+/// The initializers that look like weights: floats with a dimension that a product, a convolution, a norm, a lookup, an
+/// activation or arithmetic reads as a factor or a summand, directly or behind operators that only move elements. The
+/// statistics of batch norms are none, nor is a single number.
+std::set<std::string> find_onnx_weights(const OnnxGraph& graph);
+
+/// Whether the pattern stands for the whole name: * for any text.
+bool matches_onnx_name(const std::string& pattern, const std::string& name);
+
+}  // namespace ramet::front
