@@ -52,6 +52,11 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       ->take_all()
       ->allow_extra_args(false);
   command
+      .add_option_function<std::string>(
+          "--bind", [&options](const std::string& text) { options.settings.push_back("model.bind=" + text); },
+          "of an ONNX file: extents of named dimensions, and values of integer inputs, as batch=16,sequence=128")
+      ->type_name("NAME=N,...");
+  command
       .add_option("--threads", options.threads,
                   "threads that compute, shared evenly by the devices of this process (default: all processors); "
                   "changes no bit "
@@ -175,6 +180,7 @@ int run(int argc, char** argv, Session& session) {
   add_pack(app, session);
   add_graphs(app, session);
   add_runs(app, session);
+  add_import(app, session);
   add_onnx(app, session);
   add_serve(app, session);
   add_inspect(app, session);

@@ -6,6 +6,7 @@
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/cli/task.h"
+#include "ramet/front/onnx_update.h"
 #include "ramet/front/open_model.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/model_file.h"
@@ -21,7 +22,7 @@ namespace ramet::cli {
 namespace {
 
 struct SubjectArguments : ModelOptions {
-  std::string subject, out;
+  std::string subject, out, like;
   TaskArguments task;
 };
 
@@ -96,6 +97,21 @@ void export_model_file(const std::string& out, const Recipe& recipe, const Check
   save_model(out, model, recipe.model.file.empty() ? Units{} : open_model(recipe.model.file).second);
 }
 
+/// The ONNX file that the run began with, with the weights of a checkpoint.
+void export_onnx_weights(const SubjectArguments& arguments, const Recipe& recipe, const Checkpoint& checkpoint) {
+  if (arguments.like.empty())
+    throw Error({.what = "no ONNX file whose weights are to be replaced",
+                 .where = "--out " + arguments.out,
+                 .remedy = "Name the file that the run was made of with --like"});
+  std::map<std::string, HostTensor> tensors;
+  checkpoint.load(build_model(recipe).weights, [&](const StateTensor& state, std::span<const std::byte> bytes) {
+    HostTensor tensor(state.type);
+    std::copy(bytes.begin(), bytes.end(), tensor.data.begin());
+    tensors[state.name] = std::move(tensor);
+  });
+  update_onnx_weights(arguments.like, arguments.out, tensors);
+}
+
 int tell_exported(const SubjectArguments& arguments, const Subject& subject, bool json) {
   if (json)
     JsonLine().set("event", "end").set("checkpoint", subject.checkpoint->string()).set("out", arguments.out).print();
@@ -111,6 +127,10 @@ int export_model(const SubjectArguments& arguments, bool json) {
   const Checkpoint checkpoint(*subject.checkpoint);
   if (std::filesystem::path(arguments.out).extension() == ".ramet") {
     export_model_file(arguments.out, recipe, checkpoint);
+    return tell_exported(arguments, subject, json);
+  }
+  if (std::filesystem::path(arguments.out).extension() == ".onnx") {
+    export_onnx_weights(arguments, recipe, checkpoint);
     return tell_exported(arguments, subject, json);
   }
   check_exportable(recipe.train, arguments.subject);
@@ -170,9 +190,12 @@ void add_export(CLI::App& app, Session& session) {
   command
       ->add_option("--out", arguments->out,
                    "the folder to write (model.safetensors, config.json and the tokenizer), FILE.safetensors for "
-                   "the weights alone, or FILE.ramet for the model as a file that begins with them")
+                   "the weights alone, FILE.ramet for the model as a file that begins with them, or FILE.onnx for the "
+                   "ONNX file that the model was made of (--like) with them")
       ->type_name("PATH")
       ->required();
+  command->add_option("--like", arguments->like, "the ONNX file whose weights FILE.onnx has in new values")
+      ->type_name("FILE");
   add_runs_option(*command, arguments->runs);
   add_json_option(*command, session);
   command->callback([arguments, &session] {

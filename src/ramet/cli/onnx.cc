@@ -4,10 +4,13 @@
 #include <map>
 #include <sstream>
 
+#include "ramet/base/error_types.h"
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/cli/onnx.h"
+#include "ramet/front/open_model.h"
+#include "ramet/model/model_file.h"
 #include "ramet/train/onnx_case.h"
 
 namespace ramet::cli {
@@ -18,7 +21,6 @@ struct OnnxTestArguments {
   std::string expect, record;
   OnnxTolerance tolerance;
   OnnxRun run;
-  bool quiet = false;
 };
 
 /// What a file of expectations says of a test: "passed", or "refused" and the message.
@@ -99,12 +101,108 @@ int test(const OnnxTestArguments& arguments, bool json) {
   return counts[Kind::kFailed] > 0 || unexpected > 0 ? 1 : 0;
 }
 
+struct OnnxRunArguments {
+  std::string model, in, out;
+  OnnxRun run;
+};
+
+/// 3 where the model is refused.
+int run(const OnnxRunArguments& arguments, bool json) {
+  try {
+    run_onnx_files(arguments.model, arguments.in, arguments.out, arguments.run);
+  } catch (const UnsupportedOp& error) {
+    if (!json) throw;
+    JsonLine().set("event", "refused").set("message", std::string(error.what())).print();
+    return 3;
+  }
+  if (json) JsonLine().set("event", "end").set("out", arguments.out).print();
+  return 0;
+}
+
+struct ImportArguments {
+  std::string model, out, bind;
+  OnnxModelOptions options;
+};
+
+int import(ImportArguments arguments, bool json) {
+  arguments.options.bind = parse_onnx_bind(arguments.bind);
+  if (arguments.out.empty()) arguments.out = std::filesystem::path(arguments.model).stem().string() + ".ramet";
+  const auto [model, units] = open_model(arguments.model, arguments.options);
+  save_model(arguments.out, model, units);
+  std::vector<std::string> programs;
+  for (const NamedGraph& program : model.programs) programs.push_back(program.name);
+  const auto weights = static_cast<int64_t>(model.weights.size());
+  if (json) {
+    JsonLine()
+        .set("event", "end")
+        .set("out", arguments.out)
+        .set("weights", weights)
+        .set("parameters", model.parameters())
+        .set("trains", !model.metrics.empty())
+        .set("programs", programs)
+        .print();
+    return 0;
+  }
+  std::printf("%s: %lld weights with %lld elements, %s\n", arguments.out.c_str(), static_cast<long long>(weights),
+              static_cast<long long>(model.parameters()),
+              model.metrics.empty() ? "for predictions alone (no loss)" : "with a loss");
+  for (const InputSpec& input : model.inputs)
+    std::printf("  input %s %s\n", input.name.c_str(), input.type.text().c_str());
+  return 0;
+}
+
+void add_run(CLI::App& onnx, Session& session) {
+  auto arguments = std::make_shared<OnnxRunArguments>();
+  CLI::App* command = onnx.add_subcommand("run", "Run a model once on tensors in ONNX's form");
+  command->add_option("model", arguments->model, "the model")->type_name("FILE")->required();
+  command->add_option("--in", arguments->in, "folder with input_0.pb, input_1.pb, ...")->type_name("DIR")->required();
+  command->add_option("--out", arguments->out, "folder for output_0.pb, ...")->type_name("DIR")->required();
+  command->add_option("--threads", arguments->run.threads, "threads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->add_flag("--interpret", arguments->run.interpret, "run node by node, without the compiler");
+  add_json_option(*command, session);
+  command->callback(
+      [arguments, &session] { session.action = [arguments, &session] { return run(*arguments, session.json); }; });
+}
+
 }  // namespace
+
+void add_import(CLI::App& app, Session& session) {
+  auto arguments = std::make_shared<ImportArguments>();
+  CLI::App* command = app.add_subcommand("import", "Make a model file (*.ramet) of an ONNX file or of a .pt2 file");
+  command->add_option("model", arguments->model, "FILE.onnx or FILE.pt2")->type_name("FILE")->required();
+  command->add_option("--out", arguments->out, "the model file to write (default: the same name, .ramet)")
+      ->type_name("FILE");
+  command
+      ->add_option("--bind", arguments->bind,
+                   "ONNX: extents of named dimensions, and values of integer inputs, as batch=16,sequence=128")
+      ->type_name("NAME=N,...");
+  command
+      ->add_option("--loss", arguments->options.loss,
+                   "ONNX: the output to minimise, or cross_entropy:LOGITS:LABELS with a new input of classes (default: "
+                   "the only output that is one number)")
+      ->type_name("LOSS");
+  command
+      ->add_option("--train", arguments->options.train,
+                   "ONNX: initializers that are weights, * for any text (default: all that look like weights)")
+      ->type_name("PATTERN")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--freeze", arguments->options.freeze, "ONNX: initializers that are no weights")
+      ->type_name("PATTERN")
+      ->take_all()
+      ->allow_extra_args(false);
+  add_json_option(*command, session);
+  command->callback(
+      [arguments, &session] { session.action = [arguments, &session] { return import(*arguments, session.json); }; });
+}
 
 void add_onnx(CLI::App& app, Session& session) {
   CLI::App* onnx = app.add_subcommand("onnx", "Work with ONNX files");
   onnx->require_subcommand(1);
   auto arguments = std::make_shared<OnnxTestArguments>();
+  add_run(*onnx, session);
   CLI::App* command = onnx->add_subcommand(
       "test", "Run tests in ONNX's form: folders with model.onnx and test_data_set_*/input_N.pb, output_N.pb");
   command->add_option("folder", arguments->folders, "folders that hold tests, at any depth")
@@ -119,7 +217,9 @@ void add_onnx(CLI::App& app, Session& session) {
   command->add_option("--expect", arguments->expect, "a file with the result of each test; others are failures")
       ->type_name("FILE");
   command->add_option("--record", arguments->record, "write such a file")->type_name("FILE");
-  command->add_option("--threads", arguments->run.threads, "threads")->check(CLI::Range(1, 1024))->capture_default_str();
+  command->add_option("--threads", arguments->run.threads, "threads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   command->add_flag("--interpret", arguments->run.interpret, "run node by node, without the compiler");
   add_json_option(*command, session);
   command->callback(

@@ -151,9 +151,7 @@ void Importer::keep_outputs(const TracedCall& call, const std::vector<Tensor>& m
   }
 }
 
-const TensorData* Importer::known(Tensor tensor) {
-  return tensor.valid() ? known_.find(tensor.id) : nullptr;
-}
+const TensorData* Importer::known(Tensor tensor) { return tensor.valid() ? known_.find(tensor.id) : nullptr; }
 
 Tensor Importer::counter() {
   const ValueId known = build_.graph().find_input("counter");

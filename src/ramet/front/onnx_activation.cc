@@ -17,13 +17,15 @@ Values leaky_relu(const OnnxCall& at) { return {ops::leaky_relu(at.input(0), at.
 Values elu(const OnnxCall& at) { return {ops::elu(at.input(0), at.number("alpha", 1))}; }
 Values celu(const OnnxCall& at) { return {ops::celu(at.input(0), at.number("alpha", 1))}; }
 Values selu(const OnnxCall& at) {
-  const double alpha = at.number("alpha", 1.67326319217681884765625), gamma = at.number("gamma", 1.05070102214813232421875);
+  const double alpha = at.number("alpha", 1.67326319217681884765625),
+               gamma = at.number("gamma", 1.05070102214813232421875);
   return {scale(ops::elu(at.input(0), alpha), gamma)};
 }
 Values prelu(const OnnxCall& at) {
   const Tensor a = at.input(0);
   Tensor slope = at.input(1);
-  if (at.version() < 7 && slope.shape().rank() == 1 && slope.dim(0) > 1) slope = along_channels(slope, a.shape().rank());
+  if (at.version() < 7 && slope.shape().rank() == 1 && slope.dim(0) > 1)
+    slope = along_channels(slope, a.shape().rank());
   const Tensor zero = at.full(a.dtype(), {}, 0);
   if (is_floating(a.dtype())) return {ops::prelu(a, slope)};
   return {select(less(a, zero), multiply(a, slope), a)};
@@ -64,7 +66,8 @@ Values over_rows(const OnnxCall& at, const std::function<Tensor(Tensor, int64_t)
   return {reshape(through_f32(flat, [&](Tensor b) { return compute(b, -1); }), a.shape())};
 }
 Values softmax(const OnnxCall& at) {
-  return over_rows(at, [](Tensor a, int64_t axis) { return ops::softmax(a, axis); });
+  const DType dtype = at.input(0).dtype();
+  return over_rows(at, [&](Tensor a, int64_t axis) { return softmax_in(a, axis, dtype); });
 }
 Values log_softmax(const OnnxCall& at) {
   return over_rows(at, [](Tensor a, int64_t axis) { return ops::log_softmax(a, axis); });

@@ -37,7 +37,8 @@ Tensor for_queries(const OnnxCall& at, Tensor a, int64_t heads) {
 
 /// Softmax over the last dimension; a row that is hidden whole gives 0.
 Tensor guarded_softmax(const OnnxCall& at, Tensor scores, Tensor bias) {
-  const Tensor made = softmax(scores, -1);
+  const DType dtype = scores.dtype();
+  const Tensor made = in_type(softmax_in(at_least_f32(scores), -1, dtype), dtype);
   if (!bias.valid()) return made;
   const Tensor hidden = equal(reduce_max(bias, {-1}, true), at.full(bias.dtype(), {}, kHidden));
   return select(hidden, at.full(made.dtype(), {}, 0), made);
@@ -101,7 +102,7 @@ Tensor bias_of(const OnnxCall& at, const Given& given) {
 Tensor capped(Tensor a, double cap) { return cap > 0 ? scale(tanh(scale(a, 1 / cap)), cap) : a; }
 
 /// Attention as one op, where nothing but its result is wanted.
-Tensor fused_attention(const OnnxCall& at, const Given& given) {
+Tensor fused_attention(const Given& given) {
   const auto by_position = [](Tensor a) { return transpose(a, {0, 2, 1, 3}); };
   ScoreOptions scores{.window_left = given.left, .window_right = given.right, .soft_cap = given.soft_cap};
   if (given.mask.valid()) {
@@ -110,7 +111,6 @@ Tensor fused_attention(const OnnxCall& at, const Given& given) {
     else
       scores.bias = given.mask;
   }
-  (void)at;
   const Tensor made = attention_with(by_position(given.query), by_position(given.key), by_position(given.value), scores,
                                      {.causal = given.causal, .scale = given.scale});
   return by_position(made);
@@ -139,7 +139,7 @@ Values attention(const OnnxCall& at) {
                      dtype == DType::kF32 && given.value.dtype() == dtype &&
                      (!given.mask.valid() || given.mask.dim(-1) == given.keys());
   if (plain) {
-    output = fused_attention(at, given);
+    output = fused_attention(given);
   } else {
     const double root = std::sqrt(given.scale);
     const Tensor bias = bias_of(at, given);

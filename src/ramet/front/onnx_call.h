@@ -77,7 +77,8 @@ class OnnxCall {
   int64_t known_integer(size_t input, const std::string& what) const;
   double known_number(size_t input, const std::string& what) const;
   /// Integers of an input, or of an attribute where the version of the operator set has them there.
-  std::vector<int64_t> integers_of(size_t input, std::string_view attribute, const std::vector<int64_t>& absent = {}) const;
+  std::vector<int64_t> integers_of(size_t input, std::string_view attribute,
+                                   const std::vector<int64_t>& absent = {}) const;
 
   Tensor constant(HostTensor data) const;
   Tensor constant(DType dtype, const Shape& shape, const std::vector<double>& values) const;

@@ -63,8 +63,7 @@ Values loop(const OnnxCall& at) {
     condition = made[0].tensor;
     goes_on = is_true(at, condition, "the condition of Loop");
   }
-  for (size_t k = 0; k < scans.size(); ++k)
-    state.emplace_back(stacked(at, scans[k], body.outputs[carried + 1 + k], 0));
+  for (size_t k = 0; k < scans.size(); ++k) state.emplace_back(stacked(at, scans[k], body.outputs[carried + 1 + k], 0));
   return state;
 }
 

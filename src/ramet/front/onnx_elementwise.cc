@@ -98,7 +98,8 @@ Values clip(const OnnxCall& at) {
   Tensor made = a;
   const Tensor low = at.input_if(1), high = at.input_if(2);
   // Bounds that are known are options of one op.
-  const TensorData *known_low = low.valid() ? at.known(low) : nullptr, *known_high = high.valid() ? at.known(high) : nullptr;
+  const TensorData *known_low = low.valid() ? at.known(low) : nullptr,
+                   *known_high = high.valid() ? at.known(high) : nullptr;
   if (is_floating(a.dtype()) && known_low && known_high && known_low->type().elements() == 1 &&
       known_high->type().elements() == 1 && known_low->tensor().get(0) <= known_high->tensor().get(0))
     return {clamp(a, known_low->tensor().get(0), known_high->tensor().get(0))};
@@ -126,10 +127,11 @@ Values bit_shift(const OnnxCall& at) {
   return {shift_right(at.input(0), at.input(1))};
 }
 
-Values do_cast(const OnnxCall& at) { return {cast_to(at.input(0), at.dtype("to"), at.flag("saturate", true))}; }
-Values cast_like(const OnnxCall& at) {
-  return {cast_to(at.input(0), at.input(1).dtype(), at.flag("saturate", true))};
+Values do_cast(const OnnxCall& at) {
+  if (at.version() < 6) at.refuse("types by name, as before operator set 6, are not supported");
+  return {cast_to(at.input(0), at.dtype("to"), at.flag("saturate", true))};
 }
+Values cast_like(const OnnxCall& at) { return {cast_to(at.input(0), at.input(1).dtype(), at.flag("saturate", true))}; }
 
 /// The same bits as another type, of values that are known.
 Values bit_cast(const OnnxCall& at) {

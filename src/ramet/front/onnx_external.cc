@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstring>
+#include <optional>
 
 #include "ramet/base/error_types.h"
 #include "ramet/base/file.h"
@@ -23,10 +24,15 @@ class ExternalFile {
       else if (key == "length")
         length_ = number(key, value);
       else if (key != "checksum")
-        refuse("unknown key of external data", "'" + key.substr(0, 80) + "'",
-               "location, offset, length or checksum");
+        refuse("unknown key of external data", "'" + key.substr(0, 80) + "'", "location, offset, length or checksum");
     }
   }
+
+  const std::string& location() const {
+    check_location();
+    return location_;
+  }
+  uint64_t offset() const { return offset_; }
 
   HostTensor read(const TensorType& type) const {
     const fs::path path = checked_path();
@@ -67,15 +73,21 @@ class ExternalFile {
     return a == folder.end() && b != path.end();
   }
 
-  fs::path checked_path() const {
+  void check_location() const {
     const fs::path location(location_);
-    const std::string expected = "a path beneath the model's folder";
+    const std::string expected = kExpected;
     if (location_.empty() || location_.find('\0') != std::string::npos || location_.size() > 4096)
       refuse("external data without a location", "", expected);
-    if (folder_.empty()) refuse("external data of a model that is no file");
     if (location.is_absolute()) refuse("the location of external data is not relative", location_, expected);
     for (const fs::path& part : location)
       if (part == "..") refuse("the location of external data leaves the model's folder", location_, expected);
+  }
+
+  fs::path checked_path() const {
+    check_location();
+    if (folder_.empty()) refuse("external data of a model that is no file");
+    const fs::path location(location_);
+    const std::string expected = kExpected;
     std::error_code error;
     const fs::path here = fs::canonical(folder_, error);
     if (error) refuse("the folder of a model cannot be opened", folder_.string());
@@ -83,10 +95,13 @@ class ExternalFile {
     if (error || !fs::is_regular_file(path, error)) refuse("the file of external data cannot be opened", location_);
     if (beneath(path, here)) return path;
     // A snapshot of the cache of Hugging Face: SNAPSHOTS/REVISION/FILE is a link to BLOBS/HASH of the same repository.
-    const fs::path repository = here.parent_path().parent_path();
-    if (here.parent_path().filename() == "snapshots" && beneath(path, repository / "blobs")) return path;
+    for (fs::path folder = here; folder.has_relative_path(); folder = folder.parent_path())
+      if (folder.parent_path().filename() == "snapshots" && beneath(path, folder.parent_path().parent_path() / "blobs"))
+        return path;
     refuse("a link leads external data out of the model's folder", location_, expected);
   }
+
+  static constexpr const char* kExpected = "a path beneath the model's folder";
 
   const fs::path& folder_;
   const std::string& where_;
@@ -100,6 +115,16 @@ class ExternalFile {
 HostTensor read_external(const OnnxTensor& tensor, const TensorType& type, const std::filesystem::path& folder,
                          const std::string& where) {
   return ExternalFile(tensor, folder, where).read(type);
+}
+
+std::string external_location(const OnnxTensor& tensor, const std::string& where) {
+  const fs::path none;
+  return ExternalFile(tensor, none, where).location();
+}
+
+uint64_t external_offset(const OnnxTensor& tensor, const std::string& where) {
+  const fs::path none;
+  return ExternalFile(tensor, none, where).offset();
 }
 
 }  // namespace ramet::front

@@ -11,7 +11,7 @@ namespace ramet::front {
 namespace {
 
 constexpr int kMostDepth = 64;
-constexpr int64_t kMostVersion = 28, kLeastVersion = 7;
+constexpr int64_t kMostVersion = 28, kLeastVersion = 1;
 
 }  // namespace
 
@@ -39,6 +39,25 @@ OnnxValue OnnxImporter::value(const std::string& name) const {
   return found ? *found : OnnxValue();
 }
 
+std::string OnnxImporter::scope_of(const OnnxNode& node) {
+  // PyTorch's exporter lists the modules around a node: ['', 'encoder', 'encoder.layer.0', 'matmul'].
+  if (const auto scopes = node.metadata.find("pkg.torch.onnx.name_scopes"); scopes != node.metadata.end()) {
+    const std::string& text = scopes->second;
+    const size_t end = text.rfind('\''), begin = end == std::string::npos || end == 0 ? end : text.rfind('\'', end - 1);
+    if (begin == std::string::npos || begin < 2) return "";
+    const size_t last = text.rfind('\'', begin - 1),
+                 first = last == std::string::npos || last == 0 ? last : text.rfind('\'', last - 1);
+    return first == std::string::npos ? "" : text.substr(first + 1, last - first - 1);
+  }
+  if (!node.name.starts_with("/")) return "";
+  std::string path = node.name.substr(1);
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return "";
+  path.erase(slash);
+  std::replace(path.begin(), path.end(), '/', '.');
+  return path;
+}
+
 void OnnxImporter::run() { run_nodes(model_.graph.nodes, scope_, true); }
 
 HostTensor OnnxImporter::read(const OnnxTensor& tensor) const {
@@ -50,9 +69,8 @@ void OnnxImporter::refuse(const OnnxNode& node, const Error& error) {
   std::string why = parts.what;
   if (!parts.found.empty()) why += "; found " + parts.found;
   if (!parts.expected.empty()) why += "; expected " + parts.expected;
-  refusals_.push_back(
-      {(node.domain.empty() ? "" : node.domain + ".") + node.op, node.name.empty() ? "" : "'" + node.name + "'", "",
-       why, parts.remedy});
+  refusals_.push_back({(node.domain.empty() ? "" : node.domain + ".") + node.op,
+                       node.name.empty() ? "" : "'" + node.name + "'", "", why, parts.remedy});
 }
 
 void OnnxImporter::run_nodes(const std::vector<OnnxNode>& nodes, OnnxScope& scope, bool collect) {
@@ -94,6 +112,16 @@ std::vector<OnnxValue> OnnxImporter::translate(const OnnxNode& node, const OnnxS
   NodeInfo info(node.name.empty() ? node.op : node.name);
   std::replace(info.name.begin(), info.name.end(), '.', '/');
   info.origin = options_.source + (node.name.empty() ? "" : ": " + node.name);
+  // The part of the innermost scope that is one.
+  if (scope.depth == 0 && !parts_.empty())
+    for (std::string path = scope_of(node); !path.empty();) {
+      if (const auto part = parts_.find(path); part != parts_.end()) {
+        info.part = part->second;
+        break;
+      }
+      const size_t dot = path.rfind('.');
+      path.erase(dot == std::string::npos ? 0 : dot);
+    }
   const InfoScope named(build_, std::move(info));
   if (const OnnxFunction* function = find_function(node)) return call(*function, node, scope);
   const std::string name = (node.domain.empty() ? "" : node.domain + ".") + node.op;
@@ -358,8 +386,7 @@ Tensor OnnxCall::constant(DType dtype, const Shape& shape, const std::vector<dou
 
 Tensor OnnxCall::integer_constant(const Shape& shape, const std::vector<int64_t>& values, DType dtype) const {
   HostTensor made({dtype, shape});
-  for (size_t i = 0; i < values.size(); ++i)
-    store_integer(made.data.data(), dtype, static_cast<int64_t>(i), values[i]);
+  for (size_t i = 0; i < values.size(); ++i) store_integer(made.data.data(), dtype, static_cast<int64_t>(i), values[i]);
   return constant(std::move(made));
 }
 

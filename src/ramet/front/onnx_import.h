@@ -45,6 +45,10 @@ class OnnxImporter {
 
   /// Gives a value of the outermost graph: an input or an initializer.
   void give(const std::string& name, OnnxValue value);
+  /// The parts of nodes, by their scopes.
+  void set_parts(std::map<std::string, Part, std::less<>> parts) { parts_ = std::move(parts); }
+  /// The scope that a node's name has: "encoder.layer.0" of "/encoder/layer.0/MatMul"; "" of other names.
+  static std::string scope_of(const OnnxNode& node);
   /// Translates all nodes that can be translated.
   void run();
   /// A value of the outermost graph; an empty one where its node was refused.
@@ -65,7 +69,8 @@ class OnnxImporter {
   std::string random_name(const OnnxNode& node);
 
   /// Translates a graph within `outer` for these inputs and returns its outputs. Throws Error where a node is refused.
-  std::vector<OnnxValue> run_inner(const OnnxGraph& graph, const OnnxScope& outer, const std::vector<OnnxValue>& inputs);
+  std::vector<OnnxValue> run_inner(const OnnxGraph& graph, const OnnxScope& outer,
+                                   const std::vector<OnnxValue>& inputs);
   HostTensor read(const OnnxTensor& tensor) const;
 
  private:
@@ -83,6 +88,7 @@ class OnnxImporter {
   std::vector<Refusal> refusals_{};
   std::set<std::string> needed_{};
   std::map<std::string, int> random_names_{};
+  std::map<std::string, Part, std::less<>> parts_{};
 };
 
 }  // namespace ramet::front

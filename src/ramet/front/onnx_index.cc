@@ -95,14 +95,9 @@ Values tensor_scatter(const OnnxCall& at) {
 }
 
 constexpr OnnxEntry kEntries[] = {
-    {"Gather", gather},
-    {"GatherElements", gather_elements},
-    {"GatherND", gather_nd},
-    {"OneHot", one_hot},
-    {"Scatter", scatter_elements},
-    {"ScatterElements", scatter_elements},
-    {"ScatterND", scatter_nd},
-    {"TensorScatter", tensor_scatter},
+    {"Gather", gather},        {"GatherElements", gather_elements}, {"GatherND", gather_nd},
+    {"OneHot", one_hot},       {"Scatter", scatter_elements},       {"ScatterElements", scatter_elements},
+    {"ScatterND", scatter_nd}, {"TensorScatter", tensor_scatter},
 };
 
 }  // namespace

@@ -20,8 +20,7 @@ std::vector<int64_t> space_of(Tensor a) {
 }
 
 void check_space(const OnnxCall& at, Tensor a) {
-  if (a.shape().rank() < 3 || a.shape().rank() > 5)
-    at.refuse("one to three dimensions of space are supported", "");
+  if (a.shape().rank() < 3 || a.shape().rank() > 5) at.refuse("one to three dimensions of space are supported", "");
 }
 
 Values conv(const OnnxCall& at) {
@@ -56,7 +55,9 @@ Values conv_transpose(const OnnxCall& at) {
   if (same || !wanted.empty())
     for (size_t i = 0; i < space; ++i) {
       const int64_t in = a.dim(static_cast<int>(i) + 2);
-      const std::vector<int64_t> last(wanted.end() - std::min<std::ptrdiff_t>(std::ssize(wanted), static_cast<std::ptrdiff_t>(space)), wanted.end());
+      const std::vector<int64_t> last(
+          wanted.end() - std::min<std::ptrdiff_t>(std::ssize(wanted), static_cast<std::ptrdiff_t>(space)),
+          wanted.end());
       const int64_t out = last.size() == space ? last[i] : in * strides[i];
       const int64_t total = (in - 1) * strides[i] + extra[i] + (taps[i] - 1) * dilations[i] + 1 - out;
       if (total < 0) {  // more than the filter reaches: zeros behind
@@ -73,7 +74,8 @@ Values conv_transpose(const OnnxCall& at) {
     inside[i] = std::min(extra[i], std::max(strides[i], dilations[i]) - 1);
     behind[i] = extra[i] - inside[i];
   }
-  const ConvolutionOptions options{.strides = strides, .dilations = dilations, .low = low, .high = high, .groups = at.integer("group", 1)};
+  const ConvolutionOptions options{
+      .strides = strides, .dilations = dilations, .low = low, .high = high, .groups = at.integer("group", 1)};
   const Tensor bias = at.input_if(2);
   const bool grows = behind != zeros;
   Tensor made = convolution_transposed(a, filter, grows ? Tensor() : bias, options, inside);

@@ -21,7 +21,8 @@ Values batch_norm(const OnnxCall& at) {
   const int rank = a.shape().rank();
   if (rank < 2) at.refuse("BatchNormalization needs samples and channels");
   const double epsilon = at.number("epsilon", 1e-5);
-  const Tensor gain = wide(at.input(1)), bias = wide(at.input(2)), mean = wide(at.input(3)), variance = wide(at.input(4));
+  const Tensor gain = wide(at.input(1)), bias = wide(at.input(2)), mean = wide(at.input(3)),
+               variance = wide(at.input(4));
   const bool training = at.version() >= 14 ? at.flag("training_mode") : at.version() < 7 && !at.flag("is_test");
   if (!training && is_fused(a)) {
     for (size_t i = 1; i < 5; ++i)
@@ -49,7 +50,8 @@ Values batch_norm(const OnnxCall& at) {
   }
   const double momentum = at.number("momentum", 0.9);
   const auto running = [&](size_t input, Tensor old, Tensor fresh) {
-    return in_type(add(scale(old, momentum), scale(in_type(fresh, old.dtype()), 1 - momentum)), at.input(input).dtype());
+    return in_type(add(scale(old, momentum), scale(in_type(fresh, old.dtype()), 1 - momentum)),
+                   at.input(input).dtype());
   };
   return {output, running(3, mean, now), running(4, variance, spread)};
 }

@@ -89,7 +89,8 @@ class Attempt {
         parts.push_back(ops::constant(importer_.build(), TensorData(tensor)));
         continue;
       }
-      const std::string name = feed.kind == OnnxFeed::Kind::kSequence ? input.name + "." + std::to_string(i) : input.name;
+      const std::string name =
+          feed.kind == OnnxFeed::Kind::kSequence ? input.name + "." + std::to_string(i) : input.name;
       std::vector<std::string> axes(static_cast<size_t>(tensor.type.shape.rank()));
       parts.push_back(importer_.build().input(name, tensor.type.dtype, tensor.type.shape, std::move(axes)));
       made_.inputs[name] = {input.name, i};
@@ -160,8 +161,8 @@ std::string compare_tensors(const HostTensor& found, const HostTensor& expected,
     if (!is_floating(expected.type.dtype)) {
       const int64_t a = load_integer(found.data.data(), found.type.dtype, i),
                     b = load_integer(expected.data.data(), found.type.dtype, i);
-      same = a == b || (found.type.dtype != DType::kBool && std::fabs(found.get(i) - expected.get(i)) <=
-                                                               absolute + relative * std::fabs(expected.get(i)));
+      same = a == b || (found.type.dtype != DType::kBool &&
+                        std::fabs(found.get(i) - expected.get(i)) <= absolute + relative * std::fabs(expected.get(i)));
     } else {
       const double a = found.get(i), b = expected.get(i);
       same = a == b || (std::isnan(a) && std::isnan(b)) ||

@@ -62,7 +62,10 @@ class Reader {
         case 1: integers(at, made.dims); break;
         case 2: made.type = static_cast<int32_t>(at.integer()); break;
         case 3: refuse("a tensor in segments is not supported"); break;
-        case 4: packed(at, made.floats); break;
+        case 4:
+          if (made.floats.empty() && at.wire() == ProtoReader::Wire::kBytes) made.packed_floats = at.bytes();
+          packed(at, made.floats);
+          break;
         case 5: integers(at, made.integers); break;
         case 6: made.strings.push_back(message(at)); break;
         case 7: integers(at, made.integers); break;

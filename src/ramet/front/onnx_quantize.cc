@@ -130,12 +130,8 @@ Values qlinear_conv(const OnnxCall& at) {
 }
 
 constexpr OnnxEntry kEntries[] = {
-    {"ConvInteger", conv_integer},
-    {"DequantizeLinear", dequantize},
-    {"DynamicQuantizeLinear", dynamic_quantize},
-    {"QLinearConv", qlinear_conv},
-    {"QLinearMatMul", qlinear_matmul},
-    {"QuantizeLinear", quantize},
+    {"ConvInteger", conv_integer}, {"DequantizeLinear", dequantize},  {"DynamicQuantizeLinear", dynamic_quantize},
+    {"QLinearConv", qlinear_conv}, {"QLinearMatMul", qlinear_matmul}, {"QuantizeLinear", quantize},
 };
 
 }  // namespace

@@ -22,6 +22,7 @@ struct OnnxTensor {
   std::vector<int64_t> dims{};
   std::optional<std::string_view> raw{};
   std::vector<float> floats{};
+  std::string_view packed_floats{};  ///< the bytes of `floats`, where they stand together in the file
   std::vector<double> doubles{};
   std::vector<int64_t> integers{};  ///< int32_data, int64_data or uint64_data
   std::vector<std::string_view> strings{};
@@ -105,8 +106,8 @@ using OnnxVersions = std::map<std::string, int64_t, std::less<>>;
 struct OnnxFunction {
   std::string name, domain, overload;
   std::vector<std::string> inputs{}, outputs{};
-  std::vector<std::string> attributes{};    ///< without a default
-  std::vector<OnnxAttribute> defaults{};    ///< attributes with one
+  std::vector<std::string> attributes{};  ///< without a default
+  std::vector<OnnxAttribute> defaults{};  ///< attributes with one
   std::vector<OnnxNode> nodes{};
   OnnxVersions versions{};
 };

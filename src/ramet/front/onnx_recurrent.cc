@@ -65,7 +65,8 @@ class Layer {
     if (at_.integer("input_forget", 0) != 0) at_.refuse("the coupled gates of an LSTM are not supported");
     std::vector<std::string> names = at_.texts("activations");
     if (names.empty()) return;
-    const std::vector<std::string> usual = cell_ == RecurrentCell::kLstm  ? std::vector<std::string>{"sigmoid", "tanh", "tanh"}
+    const std::vector<std::string> usual = cell_ == RecurrentCell::kLstm
+                                               ? std::vector<std::string>{"sigmoid", "tanh", "tanh"}
                                            : cell_ == RecurrentCell::kGru ? std::vector<std::string>{"sigmoid", "tanh"}
                                                                           : std::vector<std::string>{"tanh"};
     for (std::string& name : names)
@@ -75,7 +76,8 @@ class Layer {
       return;
     }
     for (size_t i = 0; i < names.size(); ++i)
-      if (names[i] != usual[i % usual.size()]) at_.refuse("activation '" + names[i] + "' is not supported in a recurrent layer");
+      if (names[i] != usual[i % usual.size()])
+        at_.refuse("activation '" + names[i] + "' is not supported in a recurrent layer");
   }
 
   /// Direction d of an input [directions, ...], in f32.

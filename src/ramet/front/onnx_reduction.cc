@@ -1,4 +1,5 @@
 // ONNX's reductions and running results.
+#include <algorithm>
 #include <limits>
 
 #include "ramet/front/onnx_support.h"
@@ -21,6 +22,7 @@ struct Form {
   Tensor (*before)(Tensor) = nullptr;
   Tensor (*behind)(Tensor) = nullptr;
   bool floats = false;  ///< integers are computed in f64
+  int extreme = 0;      ///< 1: the greatest; -1: the least
 };
 
 /// No axes and noop_with_empty_axes: nothing is reduced. Without axes otherwise: all are.
@@ -36,6 +38,19 @@ Axes axes_of_reduction(const OnnxCall& at, int rank) {
   return made;
 }
 
+/// The greatest of no elements is the least number of the type, and the reverse.
+Tensor extreme_of_nothing(const OnnxCall& at, Tensor a, const std::vector<int64_t>& axes, DType dtype, int extreme) {
+  std::vector<int64_t> dims;
+  for (int i = 0; i < a.shape().rank(); ++i) {
+    const bool reduced = std::find(axes.begin(), axes.end(), i) != axes.end();
+    if (!reduced || at.flag("keepdims", true)) dims.push_back(reduced ? 1 : a.dim(i));
+  }
+  const double infinite = std::numeric_limits<double>::infinity();
+  const bool floats = is_floating(dtype);
+  const double value = extreme > 0 ? (floats ? -infinite : lowest_of(dtype)) : (floats ? infinite : greatest_of(dtype));
+  return at.full(a.dtype(), Shape(dims), value);
+}
+
 Values reduce(const OnnxCall& at, const Form& form) {
   Tensor a = at.input(0);
   const DType dtype = a.dtype();
@@ -44,7 +59,11 @@ Values reduce(const OnnxCall& at, const Form& form) {
   a = at_least_f32(a);
   const Axes axes = axes_of_reduction(at, a.shape().rank());
   if (form.before) a = form.before(a);
-  if (!axes.none && a.shape().rank() > 0) a = form.reduce(a, axes.axes, at.flag("keepdims", true));
+  const bool empty = a.shape().elements() == 0 && form.extreme != 0 && !axes.none;
+  if (empty)
+    a = extreme_of_nothing(at, a, axes.axes, dtype, form.extreme);
+  else if (!axes.none && a.shape().rank() > 0)
+    a = form.reduce(a, axes.axes, at.flag("keepdims", true));
   if (form.behind) a = form.behind(a);
   return {in_type(a, dtype)};
 }
@@ -55,13 +74,13 @@ Tensor square(Tensor a) { return map_unary("square", a); }
 Values reduce_sum(const OnnxCall& at) { return reduce(at, {ops::reduce_sum}); }
 Values reduce_mean(const OnnxCall& at) { return reduce(at, {ops::reduce_mean, nullptr, nullptr, true}); }
 Values reduce_prod(const OnnxCall& at) { return reduce(at, {ops::reduce_prod}); }
-Values reduce_max(const OnnxCall& at) { return reduce(at, {ops::reduce_max}); }
-Values reduce_min(const OnnxCall& at) { return reduce(at, {ops::reduce_min}); }
+Values reduce_max(const OnnxCall& at) { return reduce(at, {ops::reduce_max, nullptr, nullptr, false, 1}); }
+Values reduce_min(const OnnxCall& at) { return reduce(at, {ops::reduce_min, nullptr, nullptr, false, -1}); }
 Values reduce_l1(const OnnxCall& at) { return reduce(at, {ops::reduce_sum, absolute}); }
 Values reduce_l2(const OnnxCall& at) { return reduce(at, {ops::reduce_sum, square, ops::sqrt, true}); }
 Values reduce_sum_square(const OnnxCall& at) { return reduce(at, {ops::reduce_sum, square}); }
 Values reduce_log_sum(const OnnxCall& at) { return reduce(at, {ops::reduce_sum, nullptr, ops::log, true}); }
-Values reduce_log_sum_exp(const OnnxCall& at) { return reduce(at, {log_sum_exp, nullptr, nullptr, true}); }
+Values reduce_log_sum_exp(const OnnxCall& at) { return reduce(at, {log_sum_exp, nullptr, nullptr, true, 1}); }
 
 /// i64 places of the greatest (least) elements along an axis.
 Values arg_extreme(const OnnxCall& at, bool greatest) {

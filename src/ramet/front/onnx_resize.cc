@@ -39,8 +39,7 @@ double position_of(const OnnxCall& at, const Rule& rule, const Line& line, int64
   const double half = (x + 0.5) / line.scale - 0.5;
   if (rule.coordinates == "pytorch_half_pixel") return out == 1 ? -0.5 : half;
   if (rule.coordinates == "half_pixel") return half;
-  if (rule.coordinates == "half_pixel_symmetric")
-    return in / 2 * (1 - static_cast<double>(line.outputs) / out) + half;
+  if (rule.coordinates == "half_pixel_symmetric") return in / 2 * (1 - static_cast<double>(line.outputs) / out) + half;
   at.refuse("coordinate_transformation_mode '" + rule.coordinates + "' is not known");
 }
 
@@ -114,7 +113,8 @@ Matrix matrix_of(const OnnxCall& at, const Rule& rule, const Line& line) {
     const auto base = static_cast<int64_t>(std::floor(position)) + near.first;
     double sum = 0;
     for (int64_t k = 0; k < std::ssize(near.weights); ++k)
-      if (!rule.exclude_outside || (base + k >= 0 && base + k < line.inputs)) sum += near.weights[static_cast<size_t>(k)];
+      if (!rule.exclude_outside || (base + k >= 0 && base + k < line.inputs))
+        sum += near.weights[static_cast<size_t>(k)];
     for (int64_t k = 0; k < std::ssize(near.weights); ++k)
       if (!rule.exclude_outside || (base + k >= 0 && base + k < line.inputs))
         add(base + k, near.weights[static_cast<size_t>(k)] / (rule.exclude_outside && sum != 0 ? sum : 1));
@@ -227,7 +227,8 @@ std::vector<Line> lines_of(const OnnxCall& at, Tensor a, const std::vector<int64
     }
   }
   for (const Line& line : lines)
-    if (!(line.scale > 0) || line.outputs < 0 || line.outputs > (int64_t{1} << 31)) at.refuse("a scale is out of range");
+    if (!(line.scale > 0) || line.outputs < 0 || line.outputs > (int64_t{1} << 31))
+      at.refuse("a scale is out of range");
   if (!old && at.has(roi_input) && at.text("coordinate_transformation_mode") == "tf_crop_and_resize") {
     const std::vector<double> roi = at.known_numbers(roi_input, "the part of Resize");
     if (roi.size() != 2 * axes.size()) at.refuse("the part of Resize differs in number from the axes");

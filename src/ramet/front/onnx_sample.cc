@@ -19,10 +19,9 @@ Values grid_sample(const OnnxCall& at) {
   std::string mode = at.text("mode", at.version() < 20 ? "bilinear" : "linear");
   if (mode == "bilinear") mode = "linear";
   if (mode == "bicubic") mode = "cubic";
-  const Tensor made = ops::grid_sample(in_type(a, DType::kF32), in_type(at.input(1), DType::kF32),
-                                       {.method = mode,
-                                        .padding = at.text("padding_mode", "zeros"),
-                                        .corners = at.flag("align_corners")});
+  const Tensor made = ops::grid_sample(
+      in_type(a, DType::kF32), in_type(at.input(1), DType::kF32),
+      {.method = mode, .padding = at.text("padding_mode", "zeros"), .corners = at.flag("align_corners")});
   return {in_type(made, a.dtype())};
 }
 
@@ -30,8 +29,9 @@ Values affine_grid(const OnnxCall& at) {
   const Tensor theta = at.input(0);
   const std::vector<int64_t> size = at.known_integers(1, "the size of AffineGrid");
   if (size.size() < 3) at.refuse("the size of AffineGrid has no space");
-  return {in_type(ops::affine_grid(in_type(theta, DType::kF32), {size.begin() + 2, size.end()}, at.flag("align_corners")),
-                  theta.dtype())};
+  return {
+      in_type(ops::affine_grid(in_type(theta, DType::kF32), {size.begin() + 2, size.end()}, at.flag("align_corners")),
+              theta.dtype())};
 }
 
 Values col2im(const OnnxCall& at) {
@@ -51,7 +51,8 @@ Values col2im(const OnnxCall& at) {
 
 /// Each tap of a filter reads where its offset says, between elements.
 Values deform_conv(const OnnxCall& at) {
-  const Tensor a = at.input(0), filter = at.input(1), offset = at.input(2), bias = at.input_if(3), mask = at.input_if(4);
+  const Tensor a = at.input(0), filter = at.input(1), offset = at.input(2), bias = at.input_if(3),
+               mask = at.input_if(4);
   if (a.shape().rank() != 4) at.refuse("two dimensions of space are supported");
   const int64_t n = a.dim(0), channels = a.dim(1), h = a.dim(2), w = a.dim(3), outputs = filter.dim(0);
   const int64_t groups = at.integer("group", 1), parts = at.integer("offset_group", 1);
@@ -105,7 +106,8 @@ Values roi_align(const OnnxCall& at) {
   const double factor = at.number("spatial_scale", 1);
   const bool half = at.version() >= 16 && at.text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
   if (ratio < 1) at.refuse("sampling_ratio 0, by which the number of samples depends on data, is not supported");
-  if (ph < 1 || pw < 1 || ph * pw * ratio * ratio > (1 << 20)) at.refuse("the size of a region's result is out of range");
+  if (ph < 1 || pw < 1 || ph * pw * ratio * ratio > (1 << 20))
+    at.refuse("the size of a region's result is out of range");
   struct Axis {
     Tensor low, high, weight, inside;  ///< [R, cells * ratio]
   };
@@ -156,11 +158,8 @@ Values roi_align(const OnnxCall& at) {
 }
 
 constexpr OnnxEntry kEntries[] = {
-    {"AffineGrid", affine_grid},
-    {"Col2Im", col2im},
-    {"DeformConv", deform_conv},
-    {"GridSample", grid_sample},
-    {"RoiAlign", roi_align},
+    {"AffineGrid", affine_grid}, {"Col2Im", col2im},      {"DeformConv", deform_conv},
+    {"GridSample", grid_sample}, {"RoiAlign", roi_align},
 };
 
 }  // namespace

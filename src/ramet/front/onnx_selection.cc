@@ -25,7 +25,8 @@ Values non_zero(const OnnxCall& at) {
   std::vector<int64_t> rows;
   for (int64_t d = 0; d < rank; ++d)
     for (const int64_t i : found)
-      rows.push_back(a.type.shape.rank() == 0 ? 0 : i / strides[static_cast<size_t>(d)] % a.type.shape.dim(static_cast<int>(d)));
+      rows.push_back(
+          a.type.shape.rank() == 0 ? 0 : i / strides[static_cast<size_t>(d)] % a.type.shape.dim(static_cast<int>(d)));
   return {at.integer_constant({rank, std::ssize(found)}, rows)};
 }
 

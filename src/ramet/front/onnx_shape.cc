@@ -76,14 +76,13 @@ Values unsqueeze(const OnnxCall& at) {
   return {ops::reshape(a, Shape(dims))};
 }
 
-Values expand(const OnnxCall& at) {
-  return {front::expand(at.input(0), Shape(at.known_integers(1, "a shape")))};
-}
+Values expand(const OnnxCall& at) { return {front::expand(at.input(0), Shape(at.known_integers(1, "a shape")))}; }
 
 Values concat(const OnnxCall& at) {
   const std::vector<Tensor> parts = at.all_inputs();
   if (parts.empty()) at.refuse("no inputs");
-  const int axis = at.axis("axis", parts[0].shape().rank(), at.version() < 4 ? std::optional<int64_t>(1) : std::nullopt);
+  const int axis =
+      at.axis("axis", parts[0].shape().rank(), at.version() < 4 ? std::optional<int64_t>(1) : std::nullopt);
   return {parts.size() == 1 ? parts[0] : ops::concat(parts, axis)};
 }
 
@@ -183,8 +182,9 @@ Values space_to_depth(const OnnxCall& at) {
   const int64_t b = at.integer("blocksize"), n = a.dim(0), c = a.dim(1), h = a.dim(2), w = a.dim(3);
   if (b < 1 || h % b != 0 || w % b != 0) at.refuse("the space is no multiple of the block size");
   const bool crd = at.text("mode", "DCR") == "CRD";
-  const Tensor made = ops::transpose(ops::reshape(a, {n, c, h / b, b, w / b, b}),
-                                     crd ? std::vector<int64_t>{0, 1, 3, 5, 2, 4} : std::vector<int64_t>{0, 3, 5, 1, 2, 4});
+  const Tensor made =
+      ops::transpose(ops::reshape(a, {n, c, h / b, b, w / b, b}),
+                     crd ? std::vector<int64_t>{0, 1, 3, 5, 2, 4} : std::vector<int64_t>{0, 3, 5, 1, 2, 4});
   return {ops::reshape(made, {n, c * b * b, h / b, w / b})};
 }
 
@@ -212,16 +212,13 @@ Values reverse_sequence(const OnnxCall& at) {
     at.refuse("batch_axis and time_axis must be 0 and 1");
   const Shape grid{a.dim(0), a.dim(1)};
   const Tensor step = iota(at.build(), DType::kI64, grid, time);
-  const Tensor length =
-      broadcast_to(ops::reshape(lengths, batch == 0 ? Shape{a.dim(0), 1} : Shape{1, a.dim(1)}), grid);
+  const Tensor length = broadcast_to(ops::reshape(lengths, batch == 0 ? Shape{a.dim(0), 1} : Shape{1, a.dim(1)}), grid);
   const Tensor last = subtract(length, at.integer_constant({}, {1}));
   const Tensor from = select(less(step, length), subtract(last, step), step);
   return {take(a, {iota(at.build(), DType::kI64, grid, batch), from}, {.axes = {batch, time}})};
 }
 
-Values size(const OnnxCall& at) {
-  return {at.integer_constant({}, {at.input(0).shape().elements()})};
-}
+Values size(const OnnxCall& at) { return {at.integer_constant({}, {at.input(0).shape().elements()})}; }
 
 Values shape(const OnnxCall& at) {
   const std::vector<int64_t>& dims = at.input(0).shape().dims();

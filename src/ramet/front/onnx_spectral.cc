@@ -18,7 +18,8 @@ constexpr int64_t kMostPoints = 4096;
 struct Turns {
   Tensor cosine, sine;
 };
-Turns turns_of(const OnnxCall& at, int64_t points, int64_t operands, int64_t results, const std::vector<double>& weights) {
+Turns turns_of(const OnnxCall& at, int64_t points, int64_t operands, int64_t results,
+               const std::vector<double>& weights) {
   std::vector<double> cosine, sine;
   for (int64_t k = 0; k < operands; ++k)
     for (int64_t i = 0; i < results; ++i) {
@@ -72,7 +73,9 @@ Complex complex_of(const OnnxCall& at, Tensor a, int axis) {
 Values dft(const OnnxCall& at) {
   const Tensor a = at.input(0);
   const int rank = a.shape().rank();
-  const int64_t given = at.version() < 20 ? at.integer("axis", 1) : at.has(2) ? at.known_integer(2, "the axis of DFT") : -2;
+  const int64_t given = at.version() < 20 ? at.integer("axis", 1)
+                        : at.has(2)       ? at.known_integer(2, "the axis of DFT")
+                                          : -2;
   const int axis = normalize_axis(given, rank, "DFT");
   if (axis == rank - 1) at.refuse("the last dimension of a signal holds the parts of its numbers");
   const bool inverse = at.flag("inverse"), one_sided = at.flag("onesided");
@@ -134,7 +137,8 @@ Values mel_weights(const OnnxCall& at) {
   const double step = (mel(high) - mel(low)) / static_cast<double>(bins + 2);
   for (int64_t i = 0; i < bins + 2; ++i) {
     const double hertz = 700 * (std::pow(10, (static_cast<double>(i) * step + mel(low)) / 2595) - 1);
-    edges.push_back(static_cast<int64_t>(std::floor(static_cast<double>(points + 1) * hertz / static_cast<double>(rate))));
+    edges.push_back(
+        static_cast<int64_t>(std::floor(static_cast<double>(points + 1) * hertz / static_cast<double>(rate))));
   }
   const DType dtype = at.dtype("output_datatype", DType::kF32);
   HostTensor made({dtype, {spectrum, bins}});

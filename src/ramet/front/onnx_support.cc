@@ -16,6 +16,29 @@ Tensor through_f32(Tensor a, const std::function<Tensor(Tensor)>& compute) {
   return in_type(compute(at_least_f32(a)), a.dtype());
 }
 
+Tensor rounded_to(Tensor a, DType dtype) {
+  if (dtype == DType::kBF16) return ops::map_unary("round_bf16", a);
+  if (dtype == DType::kF16) return ops::map_unary("round_f16", a);
+  return a;
+}
+
+Tensor softmax_in(Tensor a, int64_t axis, DType dtype) {
+  if (dtype != DType::kBF16 && dtype != DType::kF16) return ops::softmax(a, axis);
+  const Tensor most = ops::reduce_max(a, {axis}, true);
+  const Tensor powers = rounded_to(ops::exp(rounded_to(ops::subtract(a, most), dtype)), dtype);
+  const int at = normalize_axis(axis, a.shape().rank(), "softmax");
+  const int64_t terms = a.dim(at);
+  Tensor sum;
+  if (dtype == DType::kBF16 && terms <= 64)  // sums of bf16 are rounded term by term
+    for (int64_t i = 0; i < terms; ++i) {
+      const Tensor term = ops::slice_axis(powers, at, i, i + 1);
+      sum = sum.valid() ? rounded_to(ops::add(sum, term), dtype) : term;
+    }
+  else
+    sum = rounded_to(ops::reduce_sum(powers, {axis}, true), dtype);
+  return rounded_to(ops::divide(powers, sum), dtype);
+}
+
 Tensor slice_by_step(Tensor a, int64_t axis, int64_t start, int64_t stop, int64_t step) {
   axis = normalize_axis(axis, a.shape().rank(), "slice");
   const int64_t n = a.dim(static_cast<int>(axis));

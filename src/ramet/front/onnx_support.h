@@ -18,6 +18,11 @@ namespace ramet::front {
 Tensor at_least_f32(Tensor a);
 /// `a` computed by a function of f32 (or f64), in a's type again.
 Tensor through_f32(Tensor a, const std::function<Tensor(Tensor)>& compute);
+/// f32 with the values that `dtype` has; wider types stay.
+Tensor rounded_to(Tensor a, DType dtype);
+/// Softmax of an f32 tensor with the roundings of ONNX's function for operands of `dtype`: each of its steps is rounded
+/// where the type is narrower than f32.
+Tensor softmax_in(Tensor a, int64_t axis, DType dtype);
 /// i32 indices as the i64 that ONNX gives.
 inline Tensor as_i64(Tensor a) { return in_type(a, DType::kI64); }
 /// The elements along `axis` in numpy's manner of start, stop and step, which may be negative.

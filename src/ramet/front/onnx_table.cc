@@ -12,11 +12,11 @@ const std::vector<OnnxEntry>& all_operators() {
   static const std::vector<OnnxEntry> all = [] {
     std::vector<OnnxEntry> entries;
     for (const auto family :
-         {onnx_elementwise_operators, onnx_activation_operators, onnx_product_operators, onnx_shape_operators,
-          onnx_index_operators, onnx_constant_operators, onnx_reduction_operators, onnx_network_operators,
-          onnx_norm_operators, onnx_loss_operators, onnx_attention_operators, onnx_recurrent_operators,
-          onnx_resize_operators, onnx_sample_operators, onnx_quantize_operators, onnx_spectral_operators, onnx_control_operators,
-          onnx_sequence_operators, onnx_selection_operators, onnx_training_operators})
+         {onnx_elementwise_operators, onnx_activation_operators, onnx_product_operators,   onnx_shape_operators,
+          onnx_index_operators,       onnx_constant_operators,   onnx_reduction_operators, onnx_network_operators,
+          onnx_norm_operators,        onnx_loss_operators,       onnx_attention_operators, onnx_recurrent_operators,
+          onnx_resize_operators,      onnx_sample_operators,     onnx_quantize_operators,  onnx_spectral_operators,
+          onnx_control_operators,     onnx_sequence_operators,   onnx_selection_operators, onnx_training_operators})
       for (const OnnxEntry& entry : family()) entries.push_back(entry);
     std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.op < b.op; });
     for (size_t i = 1; i < entries.size(); ++i)
@@ -37,8 +37,7 @@ const OnnxEntry* find_onnx_operator(std::string_view op) {
 }
 
 std::string why_onnx_refused(std::string_view op) {
-  if (op.starts_with("String") || op == "RegexFullMatch" || op == "TfIdfVectorizer")
-    return "strings are not supported";
+  if (op.starts_with("String") || op == "RegexFullMatch" || op == "TfIdfVectorizer") return "strings are not supported";
   if (op == "ImageDecoder") return "files of images are not supported; decode them before the model";
   if (op.starts_with("ai.onnx.ml.")) return "operators of ai.onnx.ml are not supported";
   if (op.starts_with("com.microsoft.")) return "operators that onnxruntime alone has are not supported";

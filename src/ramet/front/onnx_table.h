@@ -35,8 +35,8 @@ std::span<const OnnxEntry> onnx_resize_operators();
 std::span<const OnnxEntry> onnx_sample_operators();  ///< sampling, patches
 std::span<const OnnxEntry> onnx_quantize_operators();
 std::span<const OnnxEntry> onnx_spectral_operators();
-std::span<const OnnxEntry> onnx_control_operators();   ///< If, Loop, Scan
-std::span<const OnnxEntry> onnx_sequence_operators();  ///< sequences and optionals
+std::span<const OnnxEntry> onnx_control_operators();    ///< If, Loop, Scan
+std::span<const OnnxEntry> onnx_sequence_operators();   ///< sequences and optionals
 std::span<const OnnxEntry> onnx_selection_operators();  ///< results whose size depends on known values
 std::span<const OnnxEntry> onnx_training_operators();   ///< ai.onnx.preview.training
 

@@ -63,9 +63,7 @@ void read_fields(const OnnxTensor& tensor, HostTensor& made, const std::string& 
   } else {
     check(tensor.integers.size());
     // Narrow floats stand as the integers of their bits.
-    const DType bits = !is_floating(dtype)        ? dtype
-                       : made.data.size() == count ? DType::kU8
-                                                   : DType::kU16;
+    const DType bits = !is_floating(dtype) ? dtype : made.data.size() == count ? DType::kU8 : DType::kU16;
     for (size_t i = 0; i < count; ++i)
       store_integer(made.data.data(), bits, static_cast<int64_t>(i), tensor.integers[i]);
   }

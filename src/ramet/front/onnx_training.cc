@@ -76,8 +76,7 @@ Values adam(const OnnxCall& at) {
     const auto rest = [&](double base) { return subtract(one, power(at.full(x.dtype(), {}, base), step)); };
     const Tensor behind = less(at.full(x.dtype(), {}, 0), step);
     // Before the first step nothing is corrected.
-    const Tensor corrected =
-        divide(multiply(rate, ops::sqrt(rest(beta))), select(behind, rest(alpha), one));
+    const Tensor corrected = divide(multiply(rate, ops::sqrt(rest(beta))), select(behind, rest(alpha), one));
     const Tensor used = select(behind, corrected, rate);
     const Tensor next = subtract(
         x, divide(multiply(used, moments.back()), add_scalar(ops::sqrt(squares.back()), at.number("epsilon", 0))));

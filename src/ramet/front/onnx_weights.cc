@@ -37,8 +37,8 @@ bool takes_weight(const OnnxNode& node, size_t input) {
 }
 
 bool moves_elements(const OnnxNode& node) {
-  static const std::set<std::string, std::less<>> kOps = {"Concat",  "Expand",  "Flatten", "Identity", "Reshape",
-                                                          "Slice",   "Squeeze", "Tile",    "Transpose", "Unsqueeze"};
+  static const std::set<std::string, std::less<>> kOps = {"Concat", "Expand",  "Flatten", "Identity",  "Reshape",
+                                                          "Slice",  "Squeeze", "Tile",    "Transpose", "Unsqueeze"};
   return node.domain.empty() && kOps.count(node.op) != 0;
 }
 
@@ -49,8 +49,8 @@ std::set<std::string> find_onnx_weights(const OnnxGraph& graph) {
   std::set<std::string> wanted;
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node)
     for (size_t i = 0; i < node->inputs.size(); ++i) {
-      const bool passes =
-          moves_elements(*node) && (i == 0 || node->op == "Concat") && wanted.count(node->outputs.at(0)) != 0;
+      const bool passes = moves_elements(*node) && !node->outputs.empty() && (i == 0 || node->op == "Concat") &&
+                          wanted.count(node->outputs.at(0)) != 0;
       if (passes || takes_weight(*node, i)) wanted.insert(node->inputs[i]);
     }
   std::set<std::string> made;
@@ -60,22 +60,6 @@ std::set<std::string> find_onnx_weights(const OnnxGraph& graph) {
     if (tensor.type == 1 && !tensor.dims.empty() && elements > 1 && wanted.count(tensor.name)) made.insert(tensor.name);
   }
   return made;
-}
-
-bool matches_onnx_name(const std::string& pattern, const std::string& name) {
-  size_t p = 0, n = 0, star = std::string::npos, mark = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*')
-      star = p++, mark = n;
-    else if (p < pattern.size() && pattern[p] == name[n])
-      ++p, ++n;
-    else if (star != std::string::npos)
-      p = star + 1, n = ++mark;
-    else
-      return false;
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
 }
 
 }  // namespace ramet::front

@@ -15,7 +15,4 @@ namespace ramet::front {
 /// statistics of batch norms are none, nor is a single number.
 std::set<std::string> find_onnx_weights(const OnnxGraph& graph);
 
-/// Whether the pattern stands for the whole name: * for any text.
-bool matches_onnx_name(const std::string& pattern, const std::string& name);
-
 }  // namespace ramet::front

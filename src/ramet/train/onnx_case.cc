@@ -5,6 +5,7 @@
 
 #include "ramet/base/error_types.h"
 #include "ramet/base/file.h"
+#include "ramet/front/onnx_write.h"
 #include "ramet/kernel/interpret.h"
 #include "ramet/train/predictor.h"
 
@@ -26,7 +27,9 @@ std::map<std::string, HostTensor> compiled_results(const OnnxProgram& program, c
   model.inputs = checked_inputs(model);
   Where where;
   where.threads = threads;
-  Predictor predictor(model, TrainOptions{}, Layout{}, where, {"predict"});
+  TrainOptions options;
+  options.precision = "f32";
+  Predictor predictor(model, options, Layout{}, where, {"predict"});
   predictor.initialize();
   std::vector<NamedTensor> inputs;
   for (const auto& [name, type] : predictor.program("predict").inputs()) {
@@ -70,16 +73,24 @@ void read_tolerance(const fs::path& folder, OnnxTolerance& tolerance) {
   if (json.contains("atol") && json["atol"].is_number()) tolerance.absolute = json["atol"];
 }
 
+/// What a folder feeds to the inputs of a model.
+OnnxFeeds read_feeds(const fs::path& set, const OnnxGraph& graph) {
+  OnnxFeeds feeds;
+  const std::vector<fs::path> inputs = numbered(set, "input");
+  if (inputs.size() > graph.inputs.size())
+    throw FormatError({.what = "a data set has more inputs than the model", .where = set.string()});
+  for (size_t i = 0; i < inputs.size(); ++i) feeds[graph.inputs[i].name] = read_onnx_feed(inputs[i], graph.inputs[i]);
+  return feeds;
+}
+
 /// The first difference of a data set; "" where there is none.
 std::string run_set(const fs::path& set, const OnnxModel& model, const fs::path& folder, const OnnxTolerance& tolerance,
                     const OnnxRun& run, OnnxVerdict& verdict) {
   const OnnxGraph& graph = model.graph;
-  OnnxFeeds feeds;
-  const std::vector<fs::path> inputs = numbered(set, "input"), outputs = numbered(set, "output");
-  if (inputs.size() > graph.inputs.size() || outputs.size() > graph.outputs.size())
-    throw FormatError({.what = "a data set has more inputs or outputs than the model", .where = set.string()});
-  for (size_t i = 0; i < inputs.size(); ++i)
-    feeds[graph.inputs[i].name] = read_onnx_feed(inputs[i], graph.inputs[i]);
+  const OnnxFeeds feeds = read_feeds(set, graph);
+  const std::vector<fs::path> outputs = numbered(set, "output");
+  if (outputs.size() > graph.outputs.size())
+    throw FormatError({.what = "a data set has more outputs than the model", .where = set.string()});
   const OnnxProgram program =
       import_onnx_program(model, feeds, {.folder = folder, .source = folder.filename().string()});
   verdict.specialized = program.specialized;
@@ -112,8 +123,8 @@ std::string_view name_of(OnnxVerdict::Kind kind) {
 }
 
 std::vector<OnnxFeed> run_onnx(const OnnxProgram& program, const OnnxFeeds& feeds, const OnnxRun& run) {
-  std::map<std::string, HostTensor> results = run.interpret ? interpreted_results(program, feeds, run.threads)
-                                                            : compiled_results(program, feeds, run.threads);
+  std::map<std::string, HostTensor> results =
+      run.interpret ? interpreted_results(program, feeds, run.threads) : compiled_results(program, feeds, run.threads);
   std::vector<OnnxFeed> made;
   for (const OnnxProgram::Output& output : program.outputs) {
     OnnxFeed feed{.kind = output.kind};
@@ -163,6 +174,20 @@ OnnxVerdict run_onnx_case(const fs::path& folder, OnnxTolerance tolerance, const
     verdict.kind = OnnxVerdict::Kind::kFailed, verdict.message = message_of(error);
   }
   return verdict;
+}
+
+void run_onnx_files(const fs::path& model, const fs::path& in, const fs::path& out, const OnnxRun& run) {
+  const MappedFile file(model);
+  const OnnxModel parsed = parse_onnx(file.view(), model.filename().string());
+  const OnnxFeeds feeds = read_feeds(in, parsed.graph);
+  const fs::path folder = model.parent_path().empty() ? fs::path(".") : model.parent_path();
+  const OnnxProgram program =
+      import_onnx_program(parsed, feeds, {.folder = folder, .source = model.filename().string()});
+  const std::vector<OnnxFeed> results = run_onnx(program, feeds, run);
+  fs::create_directories(out);
+  for (size_t i = 0; i < results.size(); ++i)
+    write_file_atomic(out / ("output_" + std::to_string(i) + ".pb"),
+                      onnx_feed_bytes(results[i], parsed.graph.outputs[i]));
 }
 
 }  // namespace ramet::train

@@ -22,7 +22,7 @@ std::vector<OnnxFeed> run_onnx(const OnnxProgram& program, const OnnxFeeds& feed
 struct OnnxVerdict {
   enum class Kind : uint8_t { kPassed, kFailed, kRefused };
   Kind kind = Kind::kPassed;
-  std::string message{};                 ///< why not
+  std::string message{};                ///< why not
   std::set<std::string> specialized{};  ///< inputs that had to be constants
 };
 /// "passed", "failed", "refused"
@@ -36,5 +36,9 @@ struct OnnxTolerance {
   double relative = 1e-3, absolute = 1e-7;
 };
 OnnxVerdict run_onnx_case(const std::filesystem::path& folder, OnnxTolerance tolerance, const OnnxRun& run);
+
+/// Runs a model on the files input_N.pb of a folder, and writes its outputs as output_N.pb.
+void run_onnx_files(const std::filesystem::path& model, const std::filesystem::path& in,
+                    const std::filesystem::path& out, const OnnxRun& run);
 
 }  // namespace ramet::train
