@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ramet/base/error.h"
 #include "ramet/front/known_values.h"
 #include "ramet/front/program.h"
 #include "ramet/front/translation.h"
@@ -55,9 +56,9 @@ struct ImportedModel {
 /// that is not supported.
 ImportedModel import_module(TracedModule module);
 
-/// What one call or one property of a program could not be translated for.
+/// What one call or one property of a program could not be translated for. `place`: the user's line, or the module.
 struct Refusal {
-  std::string op, origin, module, why, remedy;
+  std::string op, place, why, remedy;
 };
 /// Throws the Error that lists refusals of the module `name`, or of what else `kind` says it is.
 [[noreturn]] void throw_refusals(const std::string& name, const std::vector<Refusal>& refusals,
@@ -136,6 +137,7 @@ class Importer {
 
  private:
   void translate(const TracedCall& call);
+  void refuse_call(const TracedCall& call, const ErrorParts& parts);
   bool depends_on_refused(const TracedCall& call) const;
   void keep_outputs(const TracedCall& call, const std::vector<Tensor>& made);
 
