@@ -141,16 +141,18 @@ Values attention(const OnnxCall& at) {
   if (plain) {
     output = fused_attention(given);
   } else {
-    const double root = std::sqrt(given.scale);
+    // Each step is rounded to the type of the queries, as in ONNX's function.
+    const double root = HostTensor::of(dtype, {}, {std::sqrt(given.scale)}).get(0);
     const Tensor bias = bias_of(at, given);
     const Tensor keys = for_queries(at, given.key, given.query.dim(1)),
                  values = for_queries(at, given.value, given.query.dim(1));
-    Tensor scores = matmul(scale(given.query, root), scale(keys, root), false, true);
+    const auto rounded = [&](Tensor a) { return in_type(rounded_to(at_least_f32(a), dtype), dtype); };
+    Tensor scores = matmul(rounded(scale(given.query, root)), rounded(scale(keys, root)), false, true);
     const int64_t mode = at.integer("qk_matmul_output_mode", 0);
     if (mode == 0) scores_out = scores;
-    scores = capped(scores, given.soft_cap);
+    scores = rounded(capped(scores, given.soft_cap));
     if (mode == 1) scores_out = scores;
-    if (bias.valid()) scores = add(scores, bias);
+    if (bias.valid()) scores = rounded(add(scores, bias));
     if (mode == 2) scores_out = scores;
     Tensor probabilities = guarded_softmax(at, in_type(scores, precision), bias);
     if (mode == 3) scores_out = in_type(probabilities, dtype);
@@ -163,6 +165,29 @@ Values attention(const OnnxCall& at) {
     output = reshape(output, {output.dim(0), output.dim(1), output.dim(2) * output.dim(3)});
   }
   return {output, given.key, given.value, scores_out};
+}
+
+/// Attention that was written out (front/onnx_fuse.h): queries [..., S, D], transposed keys [..., D, T], values and a
+/// summand of the scores. The softmax goes along `axis`.
+Values written_attention(const OnnxCall& at) {
+  const Tensor query = at.input(0), key = at.input(1), value = at.input(2), summand = at.input_if(3);
+  const double factor = at.number("scale", 1);
+  const auto four = [](Tensor a) { return a.shape().rank() == 4; };
+  const int rank = std::max(query.shape().rank(), key.shape().rank()), axis = at.axis("axis", rank, -1);
+  const bool plain = axis == 3 && four(query) && four(key) && four(value) && query.dtype() == DType::kF32 &&
+                     value.dtype() == DType::kF32 && query.dim(0) == key.dim(0) && key.dim(0) == value.dim(0) &&
+                     query.dim(1) == key.dim(1) && key.dim(1) == value.dim(1) && factor > 0 &&
+                     (!summand.valid() || (summand.shape().rank() <= 4 && summand.dtype() == DType::kF32));
+  if (plain) {
+    const auto by_position = [](Tensor a) { return transpose(a, {0, 2, 1, 3}); };
+    ScoreOptions scores;
+    scores.bias = summand;
+    return {by_position(attention_with(by_position(query), transpose(key, {0, 3, 1, 2}), by_position(value), scores,
+                                       {.scale = factor}))};
+  }
+  Tensor scores = scale(matmul(query, key), factor);
+  if (summand.valid()) scores = add(scores, summand);
+  return {matmul(through_f32(scores, [&](Tensor a) { return softmax(a, axis); }), value)};
 }
 
 /// Attention whose scores and probabilities inner graphs change.
@@ -281,6 +306,7 @@ constexpr OnnxEntry kEntries[] = {
     {"RotaryEmbedding", rotary_embedding},
     {"SwiGLU", swiglu},
     {"ai.onnx.preview.FlexAttention", flex_attention},
+    {"ramet.Attention", written_attention},
 };
 
 }  // namespace

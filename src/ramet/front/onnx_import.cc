@@ -4,11 +4,24 @@
 #include <cmath>
 
 #include "ramet/base/error_types.h"
+#include "ramet/front/onnx_fuse.h"
+#include "ramet/front/onnx_support.h"
 #include "ramet/front/onnx_table.h"
 #include "ramet/front/onnx_tensor.h"
 
 namespace ramet::front {
 namespace {
+
+/// A 16-bit result of an element-wise op with the rounding that ONNX gives each node. A fused chain of Ramet's rounds
+/// only what leaves it.
+Tensor rounded_result(Tensor a) {
+  if (!a.valid() || (a.dtype() != DType::kF16 && a.dtype() != DType::kBF16)) return a;
+  const Graph& graph = a.builder->graph();
+  const NodeId producer = graph.value(a.id).producer;
+  if (producer == kNoNode || graph.node(producer).op->map_op.empty() || graph.node(producer).op->name == "cast")
+    return a;
+  return ops::cast(rounded_to(ops::cast(a, DType::kF32), a.dtype()), a.dtype());
+}
 
 constexpr int kMostDepth = 64;
 constexpr int64_t kMostVersion = 28, kLeastVersion = 1;
@@ -58,7 +71,12 @@ std::string OnnxImporter::scope_of(const OnnxNode& node) {
   return path;
 }
 
-void OnnxImporter::run() { run_nodes(model_.graph.nodes, scope_, true); }
+void OnnxImporter::run() {
+  const auto version = model_.versions.find("");
+  const std::vector<OnnxNode> nodes =
+      fuse_onnx_nodes(model_.graph, version == model_.versions.end() ? 0 : version->second);
+  run_nodes(nodes, scope_, true);
+}
 
 HostTensor OnnxImporter::read(const OnnxTensor& tensor) const {
   return read_onnx_tensor(tensor, options_.folder, options_.source);
@@ -70,7 +88,7 @@ void OnnxImporter::refuse(const OnnxNode& node, const Error& error) {
   if (!parts.found.empty()) why += "; found " + parts.found;
   if (!parts.expected.empty()) why += "; expected " + parts.expected;
   refusals_.push_back({(node.domain.empty() ? "" : node.domain + ".") + node.op,
-                       node.name.empty() ? "" : "'" + node.name + "'", "", why, parts.remedy});
+                       node.name.empty() ? "" : "'" + node.name + "'", why, parts.remedy});
 }
 
 void OnnxImporter::run_nodes(const std::vector<OnnxNode>& nodes, OnnxScope& scope, bool collect) {
@@ -136,7 +154,9 @@ std::vector<OnnxValue> OnnxImporter::translate(const OnnxNode& node, const OnnxS
     throw UnsupportedOp({.what = "the operator set is not supported",
                          .found = "version " + std::to_string(version),
                          .expected = std::to_string(kLeastVersion) + " to " + std::to_string(kMostVersion)});
-  return entry->translate(at);
+  std::vector<OnnxValue> made = entry->translate(at);
+  for (OnnxValue& value : made) value.tensor = rounded_result(value.tensor);
+  return made;
 }
 
 std::vector<OnnxValue> OnnxImporter::call(const OnnxFunction& function, const OnnxNode& node, const OnnxScope& scope) {
@@ -288,7 +308,8 @@ int64_t OnnxCall::integer(std::string_view attribute, std::optional<int64_t> abs
 }
 
 double OnnxCall::number(std::string_view attribute, std::optional<double> absent) const {
-  if (const OnnxAttribute* found = find(attribute)) return found->number;
+  if (const OnnxAttribute* found = find(attribute))
+    return found->kind == OnnxAttributeKind::kInt ? static_cast<double>(found->integer) : found->number;
   if (!absent) refuse("attribute '" + std::string(attribute) + "' is missing");
   return *absent;
 }

@@ -242,7 +242,10 @@ class OnnxModelImport {
                              axes[0] = "batch";
                              return axes;
                            }()};
-    const Tensor classes = importer.nodes.build().input(labels.name, labels.type.dtype, labels.type.shape, labels.axes);
+    // The second graph has the input already.
+    Tensor classes = importer.nodes.value(labels.name).tensor;
+    if (!classes.valid())
+      classes = importer.nodes.build().input(labels.name, labels.type.dtype, labels.type.shape, labels.axes);
     if (std::none_of(model_.inputs.begin(), model_.inputs.end(),
                      [&](const InputSpec& input) { return input.name == labels.name; }))
       model_.inputs.push_back(labels);

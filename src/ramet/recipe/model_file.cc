@@ -2,7 +2,6 @@
 #include "ramet/front/open_model.h"
 
 #include <algorithm>
-#include <sstream>
 #include <tuple>
 
 #include "ramet/base/error.h"
@@ -17,23 +16,9 @@
 namespace ramet::recipe {
 namespace {
 
-/// Texts between commas.
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> made;
-  std::istringstream items(text);
-  for (std::string item; std::getline(items, item, ',');)
-    if (!item.empty()) made.push_back(item);
-  return made;
-}
-
 /// The model of the file, with the recipe's seed.
 std::pair<Model, Units> load(const Recipe& recipe) {
-  const OnnxModelOptions options{
-      .bind = for_key(recipe, "model.bind", [&] { return parse_onnx_bind(recipe.model.bind); }),
-      .loss = recipe.model.loss,
-      .train = split_list(recipe.model.trained),
-      .freeze = split_list(recipe.model.frozen)};
-  auto [model, units] = for_key(recipe, "model.file", [&] { return open_model(recipe.model.file, options); });
+  auto [model, units] = for_key(recipe, "model.file", [&] { return open_model(recipe.model.file); });
   return {with_seed(std::move(model), recipe.train.seed), std::move(units)};
 }
 

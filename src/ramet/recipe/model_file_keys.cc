@@ -13,23 +13,6 @@ std::vector<RecipeKey> model_file_keys() {
        .kind = Kind::kPath,
        .decides = false,
        .otherwise = "none"},
-      {.name = "model.bind",
-       .doc = "of an ONNX file: extents of named dimensions, and values of integer inputs, as "
-              "\"batch=16,sequence=128\"",
-       .field = RAMET_FIELD(model.bind),
-       .otherwise = "none"},
-      {.name = "model.loss",
-       .doc = "of an ONNX file: the output to minimise, or cross_entropy:LOGITS:LABELS with a new input of classes",
-       .field = RAMET_FIELD(model.loss),
-       .otherwise = "the only output that is one number"},
-      {.name = "model.trained",
-       .doc = "of an ONNX file: patterns of the initializers that are weights, separated by commas, * for any text",
-       .field = RAMET_FIELD(model.trained),
-       .otherwise = "all that look like weights (docs/onnx.md)"},
-      {.name = "model.frozen",
-       .doc = "of an ONNX file: patterns of initializers that are no weights",
-       .field = RAMET_FIELD(model.frozen),
-       .otherwise = "none"},
   };
 }
 

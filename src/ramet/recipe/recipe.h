@@ -29,7 +29,6 @@ struct Recipe {
     std::optional<int64_t> types;
     std::optional<double> dropout, attention_dropout, epsilon;
     std::string activation, init_from, file;
-    std::string bind, loss, trained, frozen;  ///< of an ONNX file (front/onnx_model.h)
     bool tied = false, carry = false;
     // Of networks for images (model/vision.h).
     std::string blocks, stem;
