@@ -124,10 +124,13 @@ Values attention(const OnnxCall& at) {
               .mask = at.input_if(3),
               .lengths = at.input_if(6)};
   const Tensor past_key = at.input_if(4), past_value = at.input_if(5);
-  if (past_key.valid()) given.past = past_key.dim(2), given.key = concat({past_key, given.key}, 2);
-  if (past_value.valid()) given.value = concat({past_value, given.value}, 2);
+  for (const Tensor past : {past_key, past_value})
+    if (past.valid() && past.shape().rank() != 4) at.refuse("keys and values of the past must have four dimensions");
+  if (given.mask.valid() && given.mask.shape().rank() == 0) at.refuse("the mask has no dimensions");
   if (given.query.shape().rank() != 4 || given.key.shape().rank() != 4 || given.value.shape().rank() != 4)
     at.refuse("operands must have three or four dimensions");
+  if (past_key.valid()) given.past = past_key.dim(2), given.key = concat({past_key, given.key}, 2);
+  if (past_value.valid()) given.value = concat({past_value, given.value}, 2);
   const DType dtype = given.query.dtype();
   given.scale = at.number("scale", 1 / std::sqrt(static_cast<double>(given.query.dim(3))));
   given.soft_cap = at.number("softcap", 0);
@@ -251,10 +254,12 @@ Values linear_attention(const OnnxCall& at) {
   Tensor decay, rate;
   if (gated) {
     const Tensor given = in_type(at.input(4), DType::kF32);
+    if (given.shape().rank() != 3) at.refuse("the decay must have three dimensions");
     decay = transpose(reshape(given, {samples, steps, heads, given.dim(2) / heads}), {0, 2, 1, 3});
   }
   if (delta) {
     const Tensor given = in_type(at.input(5), DType::kF32);
+    if (given.shape().rank() != 3) at.refuse("the rate must have three dimensions");
     rate = transpose(reshape(given, {samples, steps, given.dim(2), 1}), {0, 2, 1, 3});
   }
   const Tensor past = at.input_if(3);
@@ -282,6 +287,7 @@ Values causal_convolution(const OnnxCall& at) {
   const Tensor a = at.input(0), filter = at.input(1), past = at.input_if(3);
   if (a.shape().rank() != 3 || filter.shape().rank() != 3) at.refuse("operands must have three dimensions");
   const int64_t before = filter.dim(2) - 1;
+  if (before < 0 || (past.valid() && past.shape().rank() != 3)) at.refuse("operands must have three dimensions");
   const Tensor whole = past.valid() ? concat({in_type(past, a.dtype()), a}, 2) : pad(a, {0, 0, before}, {0, 0, 0});
   Tensor made = convolution(whole, filter, at.input_if(2), {.groups = a.dim(1)});
   const std::string activation = at.text("activation", "none");

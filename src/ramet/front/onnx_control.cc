@@ -121,6 +121,8 @@ Values scan(const OnnxCall& at) {
     return scan_over(at, state, {all.begin() + static_cast<std::ptrdiff_t>(carried), all.end()});
   }
   std::vector<std::vector<Tensor>> results;
+  for (const Tensor& each : all)
+    if (each.shape().rank() == 0 || each.dim(0) != all[0].dim(0)) at.refuse("operands have no, or other, samples");
   for (int64_t sample = 0; sample < all[0].dim(0); ++sample) {
     Values state;
     std::vector<Tensor> operands;

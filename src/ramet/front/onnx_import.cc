@@ -355,7 +355,8 @@ DType OnnxCall::dtype(std::string_view attribute, std::optional<DType> absent) c
 }
 
 int OnnxCall::axis(std::string_view attribute, int rank, std::optional<int64_t> absent) const {
-  return normalize_axis(integer(attribute, absent), std::max(rank, 1), "attribute '" + std::string(attribute) + "'");
+  if (rank == 0) refuse("the operand has no dimensions");
+  return normalize_axis(integer(attribute, absent), rank, "attribute '" + std::string(attribute) + "'");
 }
 
 const TensorData* OnnxCall::known(Tensor tensor) const { return importer_.known(tensor); }

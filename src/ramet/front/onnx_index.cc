@@ -79,6 +79,7 @@ Values tensor_scatter(const OnnxCall& at) {
   const Tensor past = at.input(0), update = at.input(1);
   const int rank = past.shape().rank(), axis = at.axis("axis", rank, -2);
   if (rank < 2 || axis < 1) at.refuse("the axis of TensorScatter must stand behind the samples");
+  if (update.shape().rank() != rank) at.refuse("the update has another number of dimensions than the cache");
   const int64_t samples = past.dim(0), rows = update.dim(axis), extent = past.dim(axis);
   Tensor first = at.input_if(2);
   first = first.valid() ? as_i64(first) : at.full(DType::kI64, {samples}, 0);

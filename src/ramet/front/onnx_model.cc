@@ -201,7 +201,7 @@ class OnnxModelImport {
       }
       program.calls.push_back(std::move(call));
     }
-    parts_ = find_parts(program, {}, sizes_);
+    parts_ = find_parts(program, {}, sizes_).modules;
   }
 
   // --- outputs ---

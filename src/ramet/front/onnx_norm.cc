@@ -67,6 +67,7 @@ Values instance_norm(const OnnxCall& at) {
 
 Values group_norm(const OnnxCall& at) {
   Tensor a = at.input(0), gain = in_type(at.input(1), DType::kF32), bias = in_type(at.input(2), DType::kF32);
+  if (a.shape().rank() < 2) at.refuse("GroupNormalization needs samples and channels");
   const int64_t groups = at.integer("num_groups"), channels = a.dim(1);
   if (groups < 1 || channels % groups != 0) at.refuse("the channels are no multiple of the groups");
   if (at.version() < 21) {  // one factor a group

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "ramet/base/error_types.h"
 #include "ramet/front/onnx_support.h"
 #include "ramet/front/onnx_table.h"
 #include "ramet/ops/build_elementwise.h"
@@ -15,6 +16,8 @@ using namespace ops;
 /// numpy's matmul: vectors are rows on the left and columns on the right, whose dimension goes again.
 Tensor matrix_product(Tensor a, Tensor b) {
   const DType dtype = a.dtype();
+  if (a.shape().rank() == 0 || b.shape().rank() == 0)
+    throw ShapeError({.what = "an operand of a product has no dimensions"});
   // Sums of integers are exact in f64 up to 2^53.
   if (!is_floating(dtype)) a = cast(a, DType::kF64), b = cast(b, DType::kF64);
   const bool row = a.shape().rank() == 1, column = b.shape().rank() == 1;
@@ -107,7 +110,7 @@ Tensor without_zero(Tensor a, Tensor zero, int axis) {
   zero = cast(zero, DType::kF64);
   if (zero.shape().rank() == 1 && zero.dim(0) > 1) {
     std::vector<int64_t> dims(static_cast<size_t>(a.shape().rank()), 1);
-    dims[static_cast<size_t>(axis < 0 ? axis + a.shape().rank() : axis)] = zero.dim(0);
+    dims[static_cast<size_t>(normalize_axis(axis, a.shape().rank(), "a zero point"))] = zero.dim(0);
     zero = reshape(zero, Shape(dims));
   } else if (zero.shape().elements() == 1) {
     zero = reshape(zero, {});

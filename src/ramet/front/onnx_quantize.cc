@@ -74,7 +74,7 @@ Tensor exact(Tensor a, Tensor zero, int axis) {
   if (zero.shape().elements() == 1) return subtract(a, reshape(zero, {}));
   if (zero.shape().rank() == 1) {
     std::vector<int64_t> dims(static_cast<size_t>(a.shape().rank()), 1);
-    dims[static_cast<size_t>(axis < 0 ? axis + a.shape().rank() : axis)] = zero.dim(0);
+    dims[static_cast<size_t>(normalize_axis(axis, a.shape().rank(), "a zero point"))] = zero.dim(0);
     zero = reshape(zero, Shape(dims));
   }
   return subtract(a, zero);
@@ -84,7 +84,7 @@ Tensor factor(Tensor scale, int rank, int axis) {
   if (scale.shape().elements() == 1) return cast(reshape(scale, {}), DType::kF64);
   if (scale.shape().rank() != 1) return cast(scale, DType::kF64);
   std::vector<int64_t> dims(static_cast<size_t>(rank), 1);
-  dims[static_cast<size_t>(axis < 0 ? axis + rank : axis)] = scale.dim(0);
+  dims[static_cast<size_t>(normalize_axis(axis, rank, "a scale"))] = scale.dim(0);
   return cast(reshape(scale, Shape(dims)), DType::kF64);
 }
 

@@ -39,6 +39,7 @@ class Layer {
   Values run() {
     const bool by_sample = at_.integer("layout", 0) == 1;
     Tensor x = in_type(at_.input(0), DType::kF32);
+    check_operands();
     if (by_sample) x = transpose(x, {1, 0, 2});
     std::vector<Tensor> outputs, hidden, cells;
     for (int64_t d = 0; d < directions_; ++d) {
@@ -78,6 +79,23 @@ class Layer {
     for (size_t i = 0; i < names.size(); ++i)
       if (names[i] != usual[i % usual.size()])
         at_.refuse("activation '" + names[i] + "' is not supported in a recurrent layer");
+  }
+
+  /// Ranks, and as many directions as the layer has.
+  void check_operands() const {
+    const size_t cell_inputs = cell_ == RecurrentCell::kLstm ? 8 : 6;
+    const int ranks[] = {3, 3, 3, 2, 1, 3, 3, 2};
+    const bool by_sample = at_.integer("layout", 0) == 1;
+    for (size_t i = 0; i < cell_inputs; ++i) {
+      const Tensor a = i < 3 ? at_.input(i) : at_.input_if(i);
+      if (!a.valid()) continue;
+      if (a.shape().rank() != ranks[i])
+        at_.refuse("input " + std::to_string(i) + " must have " + std::to_string(ranks[i]) + " dimensions");
+      if (i == 0 || i == 4) continue;
+      const bool state = i == 5 || i == 6;
+      if (a.dim(state && by_sample ? 1 : 0) != directions_)
+        at_.refuse("input " + std::to_string(i) + " has another number of directions than the layer");
+    }
   }
 
   /// Direction d of an input [directions, ...], in f32.

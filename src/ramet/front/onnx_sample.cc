@@ -53,7 +53,8 @@ Values col2im(const OnnxCall& at) {
 Values deform_conv(const OnnxCall& at) {
   const Tensor a = at.input(0), filter = at.input(1), offset = at.input(2), bias = at.input_if(3),
                mask = at.input_if(4);
-  if (a.shape().rank() != 4) at.refuse("two dimensions of space are supported");
+  if (a.shape().rank() != 4 || filter.shape().rank() != 4 || offset.shape().rank() != 4)
+    at.refuse("two dimensions of space are supported");
   const int64_t n = a.dim(0), channels = a.dim(1), h = a.dim(2), w = a.dim(3), outputs = filter.dim(0);
   const int64_t groups = at.integer("group", 1), parts = at.integer("offset_group", 1);
   const OnnxWindows windows = onnx_windows(at, a.shape(), at.integers("kernel_shape", {filter.dim(2), filter.dim(3)}));
@@ -100,7 +101,8 @@ Values deform_conv(const OnnxCall& at) {
 Values roi_align(const OnnxCall& at) {
   const Tensor a = in_type(at.input(0), DType::kF32), boxes = in_type(at.input(1), DType::kF32),
                batch = as_i64(at.input(2));
-  if (a.shape().rank() != 4) at.refuse("two dimensions of space are supported");
+  if (a.shape().rank() != 4 || boxes.shape().rank() != 2 || batch.shape() != Shape{boxes.dim(0)} || boxes.dim(1) != 4)
+    at.refuse("two dimensions of space, and regions [N, 4], are supported");
   const int64_t count = boxes.dim(0), h = a.dim(2), w = a.dim(3), ph = at.integer("output_height", 1),
                 pw = at.integer("output_width", 1), ratio = at.integer("sampling_ratio", 0);
   const double factor = at.number("spatial_scale", 1);

@@ -190,6 +190,7 @@ Values space_to_depth(const OnnxCall& at) {
 
 Values trilu(const OnnxCall& at) {
   const Tensor a = at.input(0);
+  if (a.shape().rank() < 2) at.refuse("Trilu needs matrices");
   const int64_t limit = std::max<int64_t>(a.dim(-1), a.dim(-2));
   const int64_t diagonal = std::clamp(at.has(1) ? at.known_integer(1, "the diagonal") : 0, -limit, limit);
   if (a.shape().elements() == 0) return {a};

@@ -110,6 +110,7 @@ Values stft(const OnnxCall& at) {
   if (a.shape().rank() != 3) at.refuse("a signal must have samples, steps and numbers");
   const int64_t step = at.known_integer(1, "the step of STFT");
   const Tensor window = at.input_if(2);
+  if (window.valid() && window.shape().rank() != 1) at.refuse("the window is no vector");
   int64_t points = window.valid() ? window.dim(0) : a.dim(1);
   if (at.has(3)) points = at.known_integer(3, "the length of a frame");
   if (step < 1 || points < 1 || points > a.dim(1)) at.refuse("frames do not fit the signal");
