@@ -128,7 +128,7 @@ TEST(Onnx, UnrollsLoops) {
 
 TEST(Onnx, RefusesLoopsWithoutAnEnd) {
   const OnnxFeeds feeds = {{"a", feed(DType::kF32, {2}, {1, 2})}};
-  EXPECT_THAT(refusal(model(loop_graph(INT64_MAX)), feeds), HasSubstr("too large"));
+  EXPECT_THAT(refusal(model(loop_graph(INT64_MAX)), feeds), HasSubstr("a loop has more than 65536 steps"));
 }
 
 TEST(Onnx, TakesTheBranchOfAKnownCondition) {
@@ -230,9 +230,10 @@ TEST(Onnx, RefusesHugeConstantsAndUnknownOperatorsByName) {
   huge.inputs = {value("a", 1, {1})};
   huge.outputs = {value("y", 1, {1})};
   const OnnxFeeds feeds = {{"a", feed(DType::kF32, {1}, {1})}};
-  EXPECT_THAT(refusal(model(huge), feeds), HasSubstr("ConstantOfShape: the shape is too large"));
+  EXPECT_THAT(refusal(model(huge), feeds), HasSubstr("ConstantOfShape (1x; output 'c'): the shape is too large"));
   const OnnxFeeds two = {{"a", feed(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, 6})}};
-  EXPECT_THAT(refusal(model(one_node("Nonsense", {"a"})), two), HasSubstr("Nonsense: the operator is not supported"));
+  EXPECT_THAT(refusal(model(one_node("Nonsense", {"a"})), two),
+              HasSubstr("Nonsense (1x; output 'y'): the operator is not supported"));
   EXPECT_THAT(refusal(model(one_node("StringConcat", {"a"})), two), HasSubstr("strings are not supported"));
   EXPECT_THAT(refusal(model(one_node("Neg", {"a"}), 99), two), HasSubstr("version 99; expected 1 to 28"));
 }

@@ -102,10 +102,13 @@ void export_model_file(const std::string& out, const Recipe& recipe, const Check
 /// The weights and other states that a checkpoint holds.
 std::map<std::string, HostTensor> load_tensors(const Model& model, const Checkpoint& checkpoint) {
   std::vector<StateTensor> saved;
-  std::map<std::string, HostTensor> tensors;
+  std::map<std::string, HostTensor> tensors;  // constants are not saved
   for (const std::vector<StateTensor>* list : {&model.weights, &model.states})
     for (const StateTensor& state : *list)
-      if (is_saved(state.kind) || state.kind == StateKind::kConstant) saved.push_back(state);
+      if (is_saved(state.kind))
+        saved.push_back(state);
+      else if (state.init.data)
+        tensors[state.name] = state.init.data->tensor();
   checkpoint.load(saved, [&](const StateTensor& state, std::span<const std::byte> bytes) {
     HostTensor tensor(state.type);
     std::copy(bytes.begin(), bytes.end(), tensor.data.begin());

@@ -87,8 +87,9 @@ void OnnxImporter::refuse(const OnnxNode& node, const Error& error) {
   std::string why = parts.what;
   if (!parts.found.empty()) why += "; found " + parts.found;
   if (!parts.expected.empty()) why += "; expected " + parts.expected;
-  refusals_.push_back({(node.domain.empty() ? "" : node.domain + ".") + node.op,
-                       node.name.empty() ? "" : "'" + node.name + "'", why, parts.remedy});
+  std::string place = "'" + node.name + "'";
+  if (node.name.empty()) place = node.outputs.empty() ? "" : "output '" + node.outputs[0] + "'";
+  refusals_.push_back({(node.domain.empty() ? "" : node.domain + ".") + node.op, place, why, parts.remedy});
 }
 
 void OnnxImporter::run_nodes(const std::vector<OnnxNode>& nodes, OnnxScope& scope, bool collect) {

@@ -124,7 +124,7 @@ OnnxProgram import_onnx_program(const OnnxModel& model, const OnnxFeeds& feeds, 
 OnnxFeed read_onnx_feed(const std::filesystem::path& path, const OnnxValueInfo& like) {
   using Kind = OnnxValueInfo::Kind;
   const std::string file = read_file(path);
-  const std::string source = path.string();
+  const std::string source = (path.parent_path().filename() / path.filename()).string();
   const auto read = [&](const OnnxTensor& tensor) { return read_onnx_tensor(tensor, path.parent_path(), source); };
   OnnxFeed made;
   const auto sequence = [&](const OnnxSequence& from) {

@@ -92,7 +92,8 @@ Values split(const OnnxCall& at) {
   std::vector<int64_t> sizes = at.integers_of(1, "split");
   if (sizes.empty()) {
     const int64_t parts = at.integer("num_outputs", static_cast<int64_t>(at.node().outputs.size()));
-    if (parts < 1) at.refuse("no outputs");
+    if (parts != static_cast<int64_t>(at.node().outputs.size()))
+      at.refuse("num_outputs is another number than that of the outputs");
     const int64_t extent = a.dim(axis), size = (extent + parts - 1) / parts;
     for (int64_t i = 0; i < parts; ++i) sizes.push_back(std::clamp<int64_t>(extent - i * size, 0, size));
   }
