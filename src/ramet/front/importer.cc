@@ -124,14 +124,7 @@ void Importer::translate(const TracedCall& call) {
   NodeInfo info(call.module);
   std::replace(info.name.begin(), info.name.end(), '.', '/');
   info.origin = call.origin;
-  // The part of the innermost module that is one.
-  for (std::string path = call.module; !path.empty(); path.erase(std::min(path.rfind('.'), path.size())))
-    if (const auto part = options_.parts.find(path); part != options_.parts.end()) {
-      info.part = part->second;
-      break;
-    } else if (path.find('.') == std::string::npos) {
-      break;
-    }
+  if (const auto part = options_.parts.find(&call); part != options_.parts.end()) info.part = part->second;
   const InfoScope scope(build_, std::move(info));
   std::vector<Tensor> made;
   try {

@@ -94,7 +94,7 @@ class Importer {
     bool trains = false;  ///< the graph of training
     int64_t seed = 0;
     std::map<std::string, InputValue, std::less<>> inputs{};  ///< by the names of the program's values
-    std::map<std::string, Part, std::less<>> parts{};         ///< of modules, by path
+    std::map<const TracedCall*, Part> parts{};                ///< of calls
     std::set<const TracedCall*> skip{};                       ///< calls that need no translation
     std::set<std::string> wanted{};                           ///< values that are read though no call reads them
   };
@@ -150,11 +150,19 @@ class Importer {
   std::vector<Refusal> refusals_{};
 };
 
-/// The parts of a module: from paths of modules to the part that their calls belong to. `patterns` name modules
-/// ("encoder.layer.*"); without patterns, parts are the members of lists of modules of one class that hold most of
-/// `sizes`, the elements of each parameter by its name (front/parts.cc).
-std::map<std::string, Part, std::less<>> find_parts(const TracedProgram& program,
-                                                    const std::vector<std::string>& patterns,
-                                                    const std::map<std::string, int64_t>& sizes);
+/// The parts of a module: modules that are parts, or one module whose every run is a part.
+struct ModuleParts {
+  std::map<std::string, Part, std::less<>> modules{};  ///< by path
+  std::string repeated{};                              ///< path of the module that runs several times
+  std::string first{};                                 ///< path of the module that each of its runs comes to first
+  std::string stack{};                                 ///< of the runs
+};
+/// `patterns` name modules ("encoder.layer.*"). Without patterns, parts are the members of lists of modules of one
+/// class that hold most of `sizes`, the elements of each parameter by its name; where there is no such list, the runs
+/// of a module that holds most of them (front/parts.cc).
+ModuleParts find_parts(const TracedProgram& program, const std::vector<std::string>& patterns,
+                       const std::map<std::string, int64_t>& sizes);
+/// The parts that the calls of a program belong to; others belong to none.
+std::map<const TracedCall*, Part> parts_of_calls(const TracedProgram& program, const ModuleParts& parts);
 
 }  // namespace ramet::front

@@ -305,7 +305,7 @@ class ModuleImport {
     return {.trains = training,
             .seed = static_cast<int64_t>(module_.seed),
             .inputs = input_values(program),
-            .parts = parts_};
+            .parts = parts_of_calls(program, parts_)};
   }
 
   /// Of the evaluation: those that the training does not have as well.
@@ -549,7 +549,7 @@ class ModuleImport {
   std::map<std::string, int64_t> sizes_{};  ///< elements of parameters
   std::vector<StateTensor> state_order_{};
   std::map<std::string, BufferFold, std::less<>> folds_{};
-  std::map<std::string, Part, std::less<>> parts_{};
+  ModuleParts parts_{};
 };
 
 }  // namespace
