@@ -105,11 +105,11 @@ class Exporter {
     }
     for (const GraphOutput& output : graph_.outputs()) used_.insert(output.name);
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) write(id);
+    refuse_missing();
     for (const GraphOutput& output : graph_.outputs()) {
       emit("Identity", {names_.at(output.value)}, {}, output.name);
       outputs_.push_back(value_info(output.name, graph_.type(output.value)));
     }
-    refuse_missing();
     return model();
   }
 
