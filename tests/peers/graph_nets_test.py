@@ -66,7 +66,7 @@ KINDS = {
     "gin": (OF_GRAPHS, "", 24, ""),
     "gine": (WITH_EDGES, "", 24, ""),
     "pna": (OF_GRAPHS, 'readout = "mean"', 24, ""),
-    "edge_conv": (OF_GRAPHS, 'readout = "max"', 24, ""),
+    "edge_conv": (OF_GRAPHS, "", 24, ""),
     "mpnn": (WITH_EDGES, "", 24, ""),
     "schnet": (OF_POINTS, f"cutoff = {CUTOFF}\ngaussians = 7", 24, f"radius={CUTOFF}"),
 }
@@ -163,8 +163,7 @@ def make_net(kind, tensors):
     from torch_geometric.nn.models import SchNet
 
     width = tensors["node.x"].shape[1]
-    pools = {"sum": geometric.global_add_pool, "mean": geometric.global_mean_pool, "max": geometric.global_max_pool}
-    pool = pools["mean" if kind == "pna" else "max" if kind == "edge_conv" else "sum"]
+    pool = geometric.global_mean_pool if kind == "pna" else geometric.global_add_pool
 
     class Net(nn.Module):
         def __init__(self):

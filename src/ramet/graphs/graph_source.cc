@@ -125,7 +125,7 @@ void GraphSource::add_sparse() {
     throw Error({.what = "sparse features must be floats of nodes",
                  .where = set_->source() + ": " + options_.sparse,
                  .found = std::string(name_of(field.dtype)) + field.shape.text()});
-  rows_ = SparseRows::of(*set_, at);
+  rows_ = FeatureRows::of(*set_, at);
   sparse_room_ = rows_.most(budget_.nodes);
   sparse_ = outputs_.size();
   outputs_.push_back({"feature.value", DType::kF32, {sparse_room_}, at});

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "ramet/data/source.h"
+#include "ramet/graphs/feature_rows.h"
 #include "ramet/graphs/packs.h"
-#include "ramet/graphs/sparse_rows.h"
 
 namespace ramet::graphs {
 
@@ -49,7 +49,7 @@ struct GraphSourceOptions {
 ///   (graphs/pair_lists.h);
 /// - with `sparse`, of a field of width F "feature.value" f32 [B, S], "feature.source", "feature.target_of",
 ///   "feature.by_source" i32 [B, S], "feature.ptr" i32 [B, N + 1] and "feature.source_ptr" i32 [B, F + 1], as of edges
-///   from features to nodes (graphs/sparse_rows.h). S is what N nodes have at most.
+///   from features to nodes (graphs/feature_rows.h). S is what N nodes have at most.
 class GraphSource final : public Source {
  public:
   /// Throws Error for a field that there is not, or of a type that cannot be delivered.
@@ -101,7 +101,7 @@ class GraphSource final : public Source {
   size_t split_ = 0;
   size_t pairs_ = 0;   ///< the first of the outputs of pairs; 0: none
   size_t sparse_ = 0;  ///< the first of the outputs of sparse features; 0: none
-  SparseRows rows_;    ///< of them
+  FeatureRows rows_;   ///< of them
   int64_t sparse_room_ = 0;
 };
 

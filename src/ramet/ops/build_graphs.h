@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "ramet/ops/build.h"
 
 namespace ramet::ops {
@@ -49,5 +51,10 @@ struct FilterNetwork {
 /// (cos(pi distance / cutoff) + 1) / 2. Gaussian k of K has its centre at cutoff k / (K - 1), and the distance of two
 /// centres as its deviation.
 Tensor network_filter_sum(Tensor x, const PairLists& pairs, const FilterNetwork& network, double cutoff);
+
+/// Distances between the rows a [G, M, D] and the columns b [G, K, T D] of each group (ops/pair_distance.h): the norm
+/// of a - sum over terms of w * b, f32 [G, M, K]. `norm`: "l1", "squares" (without a root), "complex" or "box". `w` [G,
+/// M, T D] is invalid for one term without weights; of "box" it holds widths [G, M, D].
+Tensor pair_distance(Tensor a, Tensor b, const std::string& norm, Tensor w = {});
 
 }  // namespace ramet::ops

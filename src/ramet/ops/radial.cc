@@ -19,18 +19,18 @@ constexpr int64_t kCellPoints = 4;
 const Shape& shape_of(const NodeSignature& node, int input) { return node.inputs[static_cast<size_t>(input)].shape; }
 
 /// The rows, the pairs and the cutoff; input `rows` is x or its gradient.
-PairForm pair_form(const NodeSignature& node, const std::string& rows) {
+RadialForm pair_form(const NodeSignature& node, const std::string& rows) {
   for (const auto& [at, name] : {std::pair(0, rows), std::pair(1, std::string("distance"))})
     require_dtype(node, at, name, {DType::kF32});
   for (const auto& [at, name] : {std::pair(2, "ptr"), std::pair(3, "second")})
     require_dtype(node, at, name, {DType::kI32});
   require_rank(node, 0, rows, 3, 3);
   require_rank(node, 1, "distance", 2, 2);
-  PairForm form{.batch = shape_of(node, 0)[0],
-                .rows = shape_of(node, 0)[1],
-                .pairs = shape_of(node, 1)[1],
-                .width = shape_of(node, 0)[2],
-                .cutoff = node.attributes.get_float("cutoff")};
+  RadialForm form{.batch = shape_of(node, 0)[0],
+                  .rows = shape_of(node, 0)[1],
+                  .pairs = shape_of(node, 1)[1],
+                  .width = shape_of(node, 0)[2],
+                  .cutoff = node.attributes.get_float("cutoff")};
   require_shape(node, 1, "distance", {form.batch, form.pairs});
   require_shape(node, 2, "ptr", {form.batch, form.rows + 1});
   require_shape(node, 3, "second", {form.batch, form.pairs});
@@ -45,7 +45,7 @@ void require_points(const NodeSignature& node, int64_t points) {
 }
 
 /// The layers of a filter network; input `first` is w1.
-void take_network(const NodeSignature& node, int first, PairForm& form) {
+void take_network(const NodeSignature& node, int first, RadialForm& form) {
   for (const auto& [at, name] : {std::pair(first, "w1"), std::pair(first + 1, "b1"), std::pair(first + 2, "w2")})
     require_dtype(node, at, name, {DType::kF32});
   require_rank(node, first, "w1", 2, 2);
@@ -69,8 +69,8 @@ Error bad_distance(const NodeSignature& node, int64_t sample, int64_t pair, floa
 
 }  // namespace
 
-PairForm table_filter_form(const NodeSignature& node) {
-  PairForm form = pair_form(node, "x");
+RadialForm table_filter_form(const NodeSignature& node) {
+  RadialForm form = pair_form(node, "x");
   require_dtype(node, 4, "table", {DType::kF32});
   require_rank(node, 4, "table", 2, 2);
   form.points = shape_of(node, 4)[0];
@@ -79,8 +79,8 @@ PairForm table_filter_form(const NodeSignature& node) {
   return form;
 }
 
-PairForm table_gradient_form(const NodeSignature& node) {
-  PairForm form = pair_form(node, "dy");
+RadialForm table_gradient_form(const NodeSignature& node) {
+  RadialForm form = pair_form(node, "dy");
   form.points = node.attributes.get_int("points");
   require_points(node, form.points);
   require_dtype(node, 4, "x", {DType::kF32});
@@ -88,23 +88,23 @@ PairForm table_gradient_form(const NodeSignature& node) {
   return form;
 }
 
-PairForm network_filter_form(const NodeSignature& node) {
-  PairForm form = pair_form(node, "x");
+RadialForm network_filter_form(const NodeSignature& node) {
+  RadialForm form = pair_form(node, "x");
   take_network(node, 4, form);
   require_dtype(node, 7, "b2", {DType::kF32});
   require_shape(node, 7, "b2", {form.width});
   return form;
 }
 
-PairForm network_gradient_form(const NodeSignature& node) {
-  PairForm form = pair_form(node, "dy");
+RadialForm network_gradient_form(const NodeSignature& node) {
+  RadialForm form = pair_form(node, "dy");
   require_dtype(node, 4, "x", {DType::kF32});
   require_shape(node, 4, "x", shape_of(node, 0));
   take_network(node, 5, form);
   return form;
 }
 
-void check_pairs(const NodeSignature& node, const PairForm& form, const float* distance, const int32_t* ptr,
+void check_pairs(const NodeSignature& node, const RadialForm& form, const float* distance, const int32_t* ptr,
                  const int32_t* second) {
   check_segments(node, ptr, form.batch, form.rows, form.pairs);
   for (int64_t b = 0; b < form.batch; ++b)
@@ -121,7 +121,7 @@ void check_pairs(const NodeSignature& node, const PairForm& form, const float* d
     }
 }
 
-TableCell table_cell(const PairForm& form, double distance) {
+TableCell table_cell(const RadialForm& form, double distance) {
   const double place = distance * (static_cast<double>(form.points - 1) / form.cutoff);
   const int64_t middle = std::clamp(static_cast<int64_t>(place), int64_t{1}, form.points - 3);
   const double t = place - static_cast<double>(middle);
@@ -138,7 +138,7 @@ struct PairFactors {
 };
 
 /// Samples are free unless sums run over them; features are free unless a network mixes them.
-PairFactors factors_of(RuleBuilder& rule, const PairForm& form, bool sums_samples, bool mixes_features) {
+PairFactors factors_of(RuleBuilder& rule, const RadialForm& form, bool sums_samples, bool mixes_features) {
   const auto summed = [&](int64_t size) { return rule.factor(size, true, Reduce::kSum); };
   return {.batch = sums_samples ? summed(form.batch) : rule.factor(form.batch),
           .from = summed(form.rows),
@@ -154,7 +154,7 @@ void add_pairs(RuleBuilder& rule, const PairFactors& factors) {
 }
 
 ShardingRule table_filter_rule(const NodeSignature& node) {
-  const PairForm form = table_filter_form(node);
+  const RadialForm form = table_filter_form(node);
   RuleBuilder rule;
   const PairFactors factors = factors_of(rule, form, false, false);
   add_pairs(rule, factors);
@@ -163,7 +163,7 @@ ShardingRule table_filter_rule(const NodeSignature& node) {
 }
 
 ShardingRule table_gradient_rule(const NodeSignature& node) {
-  const PairForm form = table_gradient_form(node);
+  const RadialForm form = table_gradient_form(node);
   RuleBuilder rule;
   const PairFactors factors = factors_of(rule, form, true, false);
   add_pairs(rule, factors);
@@ -172,7 +172,7 @@ ShardingRule table_gradient_rule(const NodeSignature& node) {
 }
 
 ShardingRule network_filter_rule(const NodeSignature& node) {
-  const PairForm form = network_filter_form(node);
+  const RadialForm form = network_filter_form(node);
   RuleBuilder rule;
   const PairFactors factors = factors_of(rule, form, false, false);
   add_pairs(rule, factors);
@@ -183,7 +183,7 @@ ShardingRule network_filter_rule(const NodeSignature& node) {
 }
 
 ShardingRule network_gradient_rule(const NodeSignature& node) {
-  const PairForm form = network_gradient_form(node);
+  const RadialForm form = network_gradient_form(node);
   RuleBuilder rule;
   const PairFactors factors = factors_of(rule, form, true, true);
   add_pairs(rule, factors);
@@ -198,7 +198,7 @@ PairLists pairs_at(const GradientContext& context) { return {context.inputs[1], 
 
 /// Distances are data: only the rows and the filter get a gradient.
 std::vector<Tensor> table_filter_gradient(GradientContext& context) {
-  const PairForm form = table_filter_form(context.node);
+  const RadialForm form = table_filter_form(context.node);
   const PairLists pairs = pairs_at(context);
   const Tensor dy = context.output_gradients[0];
   std::vector<Tensor> gradients(5);
@@ -211,7 +211,7 @@ std::vector<Tensor> table_filter_gradient(GradientContext& context) {
 }
 
 std::vector<Tensor> network_filter_gradient(GradientContext& context) {
-  const PairForm form = network_filter_form(context.node);
+  const RadialForm form = network_filter_form(context.node);
   const PairLists pairs = pairs_at(context);
   const Tensor dy = context.output_gradients[0];
   const FilterNetwork network{context.inputs[4], context.inputs[5], context.inputs[6], context.inputs[7]};
@@ -226,14 +226,14 @@ std::vector<Tensor> network_filter_gradient(GradientContext& context) {
   return gradients;
 }
 
-Cost pair_cost(const NodeSignature& node, const PairForm& form, double flops_a_pair) {
+Cost pair_cost(const NodeSignature& node, const RadialForm& form, double flops_a_pair) {
   Cost cost = streaming_cost(node, flops_a_pair * static_cast<double>(form.batch * form.pairs));
   cost.bytes_read += form.batch * form.pairs * form.width * 2 * 4;
   return cost;
 }
 
 /// Floating-point operations of a pair's filter.
-double network_flops(const PairForm& form) {
+double network_flops(const RadialForm& form) {
   return 2.0 * static_cast<double>(form.hidden) * static_cast<double>(form.gaussians + form.width);
 }
 
@@ -247,7 +247,7 @@ OpDef pair_op(const std::string& name, const std::string& doc, int inputs) {
   return op;
 }
 
-std::vector<TensorType> rows_type(const PairForm& form) {
+std::vector<TensorType> rows_type(const RadialForm& form) {
   return {{DType::kF32, Shape{form.batch, form.rows, form.width}}};
 }
 
@@ -261,7 +261,7 @@ void register_table_ops(OpRegistry& registry) {
   sum.gradient = table_filter_gradient;
   sum.sharding = table_filter_rule;
   sum.cost = [](const NodeSignature& node) {
-    const PairForm form = table_filter_form(node);
+    const RadialForm form = table_filter_form(node);
     return pair_cost(node, form, 11.0 * static_cast<double>(form.width));
   };
   registry.add(std::move(sum));
@@ -272,13 +272,13 @@ void register_table_ops(OpRegistry& registry) {
                            5);
   gradient.attributes.push_back(required_attribute("points", Kind::kInt, "rows of the table"));
   gradient.infer = [](const NodeSignature& node) {
-    const PairForm form = table_gradient_form(node);
+    const RadialForm form = table_gradient_form(node);
     require_bounded(node, {form.points, form.width});
     return std::vector<TensorType>{{DType::kF32, Shape{form.points, form.width}}};
   };
   gradient.sharding = table_gradient_rule;
   gradient.cost = [](const NodeSignature& node) {
-    const PairForm form = table_gradient_form(node);
+    const RadialForm form = table_gradient_form(node);
     return pair_cost(node, form, 11.0 * static_cast<double>(form.width));
   };
   registry.add(std::move(gradient));
@@ -295,7 +295,7 @@ void register_network_ops(OpRegistry& registry) {
   sum.gradient = network_filter_gradient;
   sum.sharding = network_filter_rule;
   sum.cost = [](const NodeSignature& node) {
-    const PairForm form = network_filter_form(node);
+    const RadialForm form = network_filter_form(node);
     return pair_cost(node, form, network_flops(form));
   };
   registry.add(std::move(sum));
@@ -305,14 +305,14 @@ void register_network_ops(OpRegistry& registry) {
                            "[H], w2 [F,H] -> [H,K], [H], [F,H], [F]: network_filter_sum's gradients of the network",
                            8);
   gradient.infer = [](const NodeSignature& node) {
-    const PairForm form = network_gradient_form(node);
+    const RadialForm form = network_gradient_form(node);
     const auto type = [](Shape shape) { return TensorType{DType::kF32, std::move(shape)}; };
     return std::vector<TensorType>{type({form.hidden, form.gaussians}), type({form.hidden}),
                                    type({form.width, form.hidden}), type({form.width})};
   };
   gradient.sharding = network_gradient_rule;
   gradient.cost = [](const NodeSignature& node) {
-    const PairForm form = network_gradient_form(node);
+    const RadialForm form = network_gradient_form(node);
     return pair_cost(node, form, 2 * network_flops(form) + 2.0 * static_cast<double>(form.hidden * form.gaussians));
   };
   registry.add(std::move(gradient));

@@ -18,7 +18,7 @@ namespace ramet::ops {
 // row ascend, and are greater than it, this is the order of the row's edges by source.
 
 /// Operands: x [B, N, F]; distance [B, P]; ptr i32 [B, N + 1]; second i32 [B, P]; and the filter.
-struct PairForm {
+struct RadialForm {
   int64_t batch = 0, rows = 0, pairs = 0, width = 0;
   double cutoff = 0;      ///< no distance is greater
   int64_t points = 0;     ///< rows of a table of the filter, at distances 0 to cutoff; 0: the filter is a network
@@ -27,18 +27,18 @@ struct PairForm {
 };
 
 /// Of a node `table_filter_sum`: x, distance, ptr, second, table [points, F].
-PairForm table_filter_form(const NodeSignature& node);
+RadialForm table_filter_form(const NodeSignature& node);
 /// Of a node `table_filter_gradient`: dy, distance, ptr, second, x.
-PairForm table_gradient_form(const NodeSignature& node);
+RadialForm table_gradient_form(const NodeSignature& node);
 /// Of a node `network_filter_sum`: x, distance, ptr, second, w1 [hidden, gaussians], b1 [hidden], w2 [F, hidden], b2
 /// [F].
-PairForm network_filter_form(const NodeSignature& node);
+RadialForm network_filter_form(const NodeSignature& node);
 /// Of a node `network_filter_gradient`: dy, distance, ptr, second, x, w1, b1, w2.
-PairForm network_gradient_form(const NodeSignature& node);
+RadialForm network_gradient_form(const NodeSignature& node);
 
 /// Throws Error (kFailure) naming the node and the place unless pointers ascend, rows are in range, and distances are
 /// from 0 to the cutoff.
-void check_pairs(const NodeSignature& node, const PairForm& form, const float* distance, const int32_t* ptr,
+void check_pairs(const NodeSignature& node, const RadialForm& form, const float* distance, const int32_t* ptr,
                  const int32_t* second);
 
 /// Four rows of a table from `first` on, and how much of each a distance's filter has: the cubic polynomial through
@@ -47,6 +47,6 @@ struct TableCell {
   int64_t first = 0;
   std::array<double, 4> share{};
 };
-TableCell table_cell(const PairForm& form, double distance);
+TableCell table_cell(const RadialForm& form, double distance);
 
 }  // namespace ramet::ops

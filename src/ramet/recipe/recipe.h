@@ -43,6 +43,12 @@ struct Recipe {
       double diagonal = 0, cutoff = 10;
       int64_t gaussians = 50, filter_points = 0;
     } graph;
+    // Of embeddings of knowledge graphs (model/knowledge.h).
+    struct {
+      int64_t width = 128, norm = 1, pad = 1;
+      std::string loss = "log-sigmoid";
+      double margin = 0, temperature = 0, penalty = 0, deviation = 0.1;
+    } knowledge;
   } model;
 
   struct Data {
@@ -69,6 +75,12 @@ struct Recipe {
       std::string batch = "count:1", oversize = "refuse", edge_features, columns;
       double factor = 1;
     } graphs;
+    // Of knowledge graphs (graphs/triples.h).
+    struct {
+      std::string set, split = "edge.split", train = "train", held_out = "validation", sides = "both", known = "train";
+      int64_t group = 1, negatives = 0, ranked = 0;
+      bool reciprocal = false;
+    } triples;
     bool packs() const { return packing != "none"; }
   } data;
 

@@ -39,7 +39,7 @@ struct NetworkLayout {
   int64_t gaussians, hidden, width;                       ///< as they are
   int64_t padded_gaussians, padded_hidden, padded_width;  ///< multiples of kBlock
 
-  explicit NetworkLayout(const ops::PairForm& form)
+  explicit NetworkLayout(const ops::RadialForm& form)
       : gaussians(form.gaussians),
         hidden(form.hidden),
         width(form.width),
@@ -87,7 +87,7 @@ struct NetworkSums {
 };
 
 struct NetworkCall {
-  PairCall pairs;
+  RadialCall pairs;
   const NetworkLayout* layout = nullptr;
   NetworkWeights weights{};
 };
@@ -110,7 +110,7 @@ using cpu::kTile;
 using cpu::NetworkCall;
 using cpu::NetworkLayout;
 using cpu::NetworkSums;
-using cpu::PairCall;
+using cpu::RadialCall;
 using cpu::TilePair;
 
 /// Element (row, k) of a matrix lies at row * row_step + k * step.
@@ -224,7 +224,7 @@ void add_tile(const NetworkCall& call, const std::array<TilePair, kTile>& pairs,
               int64_t begin, int64_t end) {
   const Df d;
   const int64_t width = call.layout->width;
-  const PairCall& of = call.pairs;
+  const RadialCall& of = call.pairs;
   for (int64_t i = 0; i < count; ++i) {
     const auto [pair, first, second] = pairs[static_cast<size_t>(i)];
     const Vf envelope = hn::Set(d, tile.envelope[i]);
@@ -248,7 +248,7 @@ void fill_gradients(const NetworkCall& call, const std::array<TilePair, kTile>& 
                     const FilterTile& tile) {
   const Df d;
   const int64_t width = call.layout->width, padded_width = call.layout->padded_width;
-  const PairCall& of = call.pairs;
+  const RadialCall& of = call.pairs;
   std::fill(tile.filter, tile.filter + whole_rows(count) * padded_width, 0.0f);
   for (int64_t i = 0; i < count; ++i) {
     const auto [pair, first, second] = pairs[static_cast<size_t>(i)];
@@ -350,7 +350,7 @@ using cpu::NetworkCall;
 using cpu::NetworkLayout;
 using cpu::NetworkSums;
 using cpu::NetworkWeights;
-using cpu::PairCall;
+using cpu::RadialCall;
 
 const float* floats(const KernelContext& context, size_t input) {
   return static_cast<const float*>(context.inputs[input]);
@@ -388,10 +388,10 @@ NetworkWeights place_weights(const NetworkLayout& layout, const KernelContext& c
 }
 
 void run_network_sum(const NodeSignature& node, const KernelContext& context) {
-  const ops::PairForm form = ops::network_filter_form(node);
+  const ops::RadialForm form = ops::network_filter_form(node);
   const NetworkLayout layout(form);
   auto* const scratch = static_cast<float*>(context.scratch);
-  PairCall first = cpu::checked_pairs(node, form, context);
+  RadialCall first = cpu::checked_pairs(node, form, context);
   first.x = floats(context, 0);
   const NetworkWeights weights = place_weights(layout, context, 4, false, scratch);
   for (int64_t b = 0; b < form.batch; ++b) {
@@ -413,11 +413,11 @@ float sum_of_lanes(const float* lanes, int64_t step, int64_t i) {
 }
 
 void run_network_gradient(const NodeSignature& node, const KernelContext& context) {
-  const ops::PairForm form = ops::network_gradient_form(node);
+  const ops::RadialForm form = ops::network_gradient_form(node);
   const NetworkLayout layout(form);
   auto* const scratch = static_cast<float*>(context.scratch);
   float* const lanes = scratch + layout.weights() + context.team.size() * layout.tile();
-  PairCall first = cpu::checked_pairs(node, form, context);
+  RadialCall first = cpu::checked_pairs(node, form, context);
   first.dy = floats(context, 0);
   first.x = floats(context, 4);
   const NetworkWeights weights = place_weights(layout, context, 5, true, scratch);
@@ -444,7 +444,7 @@ void run_network_gradient(const NodeSignature& node, const KernelContext& contex
   give(3, sums.b2, 1, layout.width, layout.padded_width);
 }
 
-int64_t scratch_floats(const ops::PairForm& form, int threads, bool gradient) {
+int64_t scratch_floats(const ops::RadialForm& form, int threads, bool gradient) {
   const NetworkLayout layout(form);
   return layout.weights() + threads * layout.tile() + (gradient ? kLanes * layout.sums() : 0);
 }
@@ -460,7 +460,7 @@ void cpu::add_network_filters(Backend& backend) {
           return [node, run](const KernelContext& context) { run(node, context); };
         },
         [gradient](const NodeSignature& node, int threads) {
-          const ops::PairForm form = gradient ? ops::network_gradient_form(node) : ops::network_filter_form(node);
+          const ops::RadialForm form = gradient ? ops::network_gradient_form(node) : ops::network_filter_form(node);
           return scratch_floats(form, threads, gradient) * static_cast<int64_t>(sizeof(float));
         });
   };

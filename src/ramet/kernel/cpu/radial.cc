@@ -21,10 +21,10 @@ HWY_BEFORE_NAMESPACE();
 namespace ramet::kernel {
 namespace HWY_NAMESPACE {
 
-using cpu::PairCall;
+using cpu::RadialCall;
 
 /// Rows [begin, end) of the sums.
-void SumTable(const PairCall& call, const float* table, int64_t begin, int64_t end) {
+void SumTable(const RadialCall& call, const float* table, int64_t begin, int64_t end) {
   const Df d;
   const int64_t width = call.form->width;
   std::fill(call.out + begin * width, call.out + end * width, 0.0f);
@@ -49,7 +49,7 @@ void SumTable(const PairCall& call, const float* table, int64_t begin, int64_t e
 }
 
 /// Adds to columns [begin, end) of the table's gradient, for all pairs of a sample.
-void AddTableGradient(const PairCall& call, int64_t begin, int64_t end) {
+void AddTableGradient(const RadialCall& call, int64_t begin, int64_t end) {
   const Df d;
   const int64_t width = call.form->width;
   cpu::walk_pairs(call, 0, call.form->rows, [&](int64_t pair, int64_t first, int64_t second) {
@@ -90,7 +90,7 @@ constexpr int64_t kFewPairs = 64;     // which one thread computes
 constexpr int64_t kColumnBlock = 16;  // features that a thread takes at once
 
 /// Rows before which a run may end without cutting a pair: clean[i] for a cut before row i.
-std::vector<bool> clean_cuts(const PairCall& call) {
+std::vector<bool> clean_cuts(const RadialCall& call) {
   std::vector<bool> clean(static_cast<size_t>(call.form->rows) + 1);
   int64_t reach = -1;  // the last row of any pair so far
   for (int64_t row = 0; row < call.form->rows; ++row) {
@@ -103,7 +103,7 @@ std::vector<bool> clean_cuts(const PairCall& call) {
 
 }  // namespace
 
-void split_pairs(ThreadTeam& team, const PairCall& call,
+void split_pairs(ThreadTeam& team, const RadialCall& call,
                  const std::function<void(int64_t begin, int64_t end, int rank)>& body) {
   const int64_t rows = call.form->rows;
   if (team.size() == 1 || call.pairs() < kFewPairs) return body(0, rows, 0);
@@ -132,18 +132,18 @@ void split_pairs(ThreadTeam& team, const PairCall& call,
   });
 }
 
-PairCall checked_pairs(const NodeSignature& node, const ops::PairForm& form, const KernelContext& context) {
-  PairCall call{.form = &form,
-                .distance = static_cast<const float*>(context.inputs[1]),
-                .ptr = static_cast<const int32_t*>(context.inputs[2]),
-                .second = static_cast<const int32_t*>(context.inputs[3])};
+RadialCall checked_pairs(const NodeSignature& node, const ops::RadialForm& form, const KernelContext& context) {
+  RadialCall call{.form = &form,
+                  .distance = static_cast<const float*>(context.inputs[1]),
+                  .ptr = static_cast<const int32_t*>(context.inputs[2]),
+                  .second = static_cast<const int32_t*>(context.inputs[3])};
   ops::check_pairs(node, form, call.distance, call.ptr, call.second);
   return call;
 }
 
-PairCall pairs_of_sample(const PairCall& first, int64_t b) {
-  const ops::PairForm& form = *first.form;
-  PairCall call = first;
+RadialCall pairs_of_sample(const RadialCall& first, int64_t b) {
+  const ops::RadialForm& form = *first.form;
+  RadialCall call = first;
   const int64_t elements = b * form.rows * form.width;
   call.x += elements;
   if (call.dy) call.dy += elements;
@@ -155,15 +155,15 @@ PairCall pairs_of_sample(const PairCall& first, int64_t b) {
 
 namespace {
 
-using cpu::PairCall;
+using cpu::RadialCall;
 
 void run_table_sum(const NodeSignature& node, const KernelContext& context) {
-  const ops::PairForm form = ops::table_filter_form(node);
-  PairCall first = cpu::checked_pairs(node, form, context);
+  const ops::RadialForm form = ops::table_filter_form(node);
+  RadialCall first = cpu::checked_pairs(node, form, context);
   first.x = static_cast<const float*>(context.inputs[0]);
   const auto* const table = static_cast<const float*>(context.inputs[4]);
   for (int64_t b = 0; b < form.batch; ++b) {
-    PairCall call = cpu::pairs_of_sample(first, b);
+    RadialCall call = cpu::pairs_of_sample(first, b);
     call.out = static_cast<float*>(context.outputs[0]) + b * form.rows * form.width;
     cpu::split_pairs(context.team, call,
                      [&](int64_t begin, int64_t end, int) { HWY_DYNAMIC_DISPATCH(SumTable)(call, table, begin, end); });
@@ -171,8 +171,8 @@ void run_table_sum(const NodeSignature& node, const KernelContext& context) {
 }
 
 void run_table_gradient(const NodeSignature& node, const KernelContext& context) {
-  const ops::PairForm form = ops::table_gradient_form(node);
-  PairCall first = cpu::checked_pairs(node, form, context);
+  const ops::RadialForm form = ops::table_gradient_form(node);
+  RadialCall first = cpu::checked_pairs(node, form, context);
   first.dy = static_cast<const float*>(context.inputs[0]);
   first.x = static_cast<const float*>(context.inputs[4]);
   auto* const out = static_cast<float*>(context.outputs[0]);
@@ -180,7 +180,7 @@ void run_table_gradient(const NodeSignature& node, const KernelContext& context)
   const int64_t blocks = (form.width + cpu::kColumnBlock - 1) / cpu::kColumnBlock;
   context.team.split(blocks, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t b = 0; b < form.batch; ++b) {
-      PairCall call = cpu::pairs_of_sample(first, b);
+      RadialCall call = cpu::pairs_of_sample(first, b);
       call.out = out;
       HWY_DYNAMIC_DISPATCH(AddTableGradient)
       (call, begin * cpu::kColumnBlock, std::min(form.width, end * cpu::kColumnBlock));

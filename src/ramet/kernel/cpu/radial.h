@@ -12,8 +12,8 @@
 namespace ramet::kernel::cpu {
 
 /// The pairs of one sample, with the rows that they read.
-struct PairCall {
-  const ops::PairForm* form = nullptr;
+struct RadialCall {
+  const ops::RadialForm* form = nullptr;
   const float *x = nullptr, *dy = nullptr;
   const float* distance = nullptr;
   const int32_t *ptr = nullptr, *second = nullptr;
@@ -24,12 +24,12 @@ struct PairCall {
 
 /// Calls `body(begin, end, rank)` for runs of rows, one a thread, that have about equal numbers of pairs. A run ends
 /// between two graphs where such a place is near, for a pair of rows of two runs is computed for both.
-void split_pairs(ThreadTeam& team, const PairCall& call,
+void split_pairs(ThreadTeam& team, const RadialCall& call,
                  const std::function<void(int64_t begin, int64_t end, int rank)>& body);
 
 /// Calls `visit(pair, first, second)` for the pairs that have a row in [begin, end), in order.
 template <typename Visit>
-void walk_pairs(const PairCall& call, int64_t begin, int64_t end, const Visit& visit) {
+void walk_pairs(const RadialCall& call, int64_t begin, int64_t end, const Visit& visit) {
   for (int64_t p = 0, row = 0; row < begin; ++row)
     for (; p < call.ptr[row + 1]; ++p)
       if (call.second[p] >= begin && call.second[p] < end) visit(p, row, int64_t{call.second[p]});
@@ -41,9 +41,9 @@ void walk_pairs(const PairCall& call, int64_t begin, int64_t end, const Visit& v
 }
 
 /// The operands of a node whose inputs 1, 2 and 3 are distance, ptr and second, checked; of the first sample.
-PairCall checked_pairs(const NodeSignature& node, const ops::PairForm& form, const KernelContext& context);
+RadialCall checked_pairs(const NodeSignature& node, const ops::RadialForm& form, const KernelContext& context);
 /// The call of sample b of the batch.
-PairCall pairs_of_sample(const PairCall& first, int64_t b);
+RadialCall pairs_of_sample(const RadialCall& first, int64_t b);
 
 /// Adds the kernels whose filter is a network.
 void add_network_filters(Backend& backend);

@@ -9,11 +9,11 @@
 namespace ramet::kernel {
 namespace {
 
-using ops::PairForm;
+using ops::RadialForm;
 
 /// Calls `visit(pair, first, second, distance)` for all pairs of a batch, with numbers over the whole batch.
 template <typename Visit>
-void for_each_pair(const ReferenceOperands& operands, const PairForm& form, const Visit& visit) {
+void for_each_pair(const ReferenceOperands& operands, const RadialForm& form, const Visit& visit) {
   const auto* const distance = static_cast<const float*>(operands.input_bytes(1));
   const auto* const ptr = static_cast<const int32_t*>(operands.input_bytes(2));
   const auto* const second = static_cast<const int32_t*>(operands.input_bytes(3));
@@ -27,7 +27,7 @@ void for_each_pair(const ReferenceOperands& operands, const PairForm& form, cons
 
 /// Sums of filters times rows, with `filter(distance, values)`.
 template <typename Filter>
-void sum_pairs(const ReferenceOperands& operands, const PairForm& form, const Filter& filter) {
+void sum_pairs(const ReferenceOperands& operands, const RadialForm& form, const Filter& filter) {
   std::vector<double> sums(static_cast<size_t>(form.batch * form.rows * form.width)),
       values(static_cast<size_t>(form.width));
   for_each_pair(operands, form, [&](int64_t first, int64_t second, double distance) {
@@ -42,7 +42,7 @@ void sum_pairs(const ReferenceOperands& operands, const PairForm& form, const Fi
 
 /// Calls `visit(distance, gradient)` with the gradient of each pair's filter; inputs 0 and 4 are dy and x.
 template <typename Visit>
-void for_each_gradient(const ReferenceOperands& operands, const PairForm& form, const Visit& visit) {
+void for_each_gradient(const ReferenceOperands& operands, const RadialForm& form, const Visit& visit) {
   std::vector<double> gradient(static_cast<size_t>(form.width));
   for_each_pair(operands, form, [&](int64_t first, int64_t second, double distance) {
     const auto at = [&](int input, int64_t row, int64_t f) { return operands.get(input, row * form.width + f); };
@@ -55,7 +55,7 @@ void for_each_gradient(const ReferenceOperands& operands, const PairForm& form, 
 /// A filter network at one distance; input `first` is w1.
 class Network {
  public:
-  Network(const ReferenceOperands& operands, const PairForm& form, int first)
+  Network(const ReferenceOperands& operands, const RadialForm& form, int first)
       : operands_(operands), form_(form), first_(first) {}
 
   void at(double distance) {
@@ -80,12 +80,12 @@ class Network {
 
  private:
   const ReferenceOperands& operands_;
-  const PairForm& form_;
+  const RadialForm& form_;
   int first_;
 };
 
 void table_filter_sum(const ReferenceOperands& operands) {
-  const PairForm form = ops::table_filter_form(operands.node());
+  const RadialForm form = ops::table_filter_form(operands.node());
   sum_pairs(operands, form, [&](double distance, std::vector<double>& values) {
     const ops::TableCell cell = ops::table_cell(form, distance);
     for (int64_t f = 0; f < form.width; ++f) {
@@ -98,7 +98,7 @@ void table_filter_sum(const ReferenceOperands& operands) {
 }
 
 void table_filter_gradient(const ReferenceOperands& operands) {
-  const PairForm form = ops::table_gradient_form(operands.node());
+  const RadialForm form = ops::table_gradient_form(operands.node());
   std::vector<double> sums(static_cast<size_t>(form.points * form.width));
   for_each_gradient(operands, form, [&](double distance, const std::vector<double>& gradient) {
     const ops::TableCell cell = ops::table_cell(form, distance);
@@ -110,7 +110,7 @@ void table_filter_gradient(const ReferenceOperands& operands) {
 }
 
 void network_filter_sum(const ReferenceOperands& operands) {
-  const PairForm form = ops::network_filter_form(operands.node());
+  const RadialForm form = ops::network_filter_form(operands.node());
   Network network(operands, form, 4);
   sum_pairs(operands, form, [&](double distance, std::vector<double>& values) {
     network.at(distance);
@@ -124,7 +124,7 @@ void network_filter_sum(const ReferenceOperands& operands) {
 }
 
 void network_filter_gradient(const ReferenceOperands& operands) {
-  const PairForm form = ops::network_gradient_form(operands.node());
+  const RadialForm form = ops::network_gradient_form(operands.node());
   Network network(operands, form, 5);
   const auto hidden = static_cast<size_t>(form.hidden), gaussians = static_cast<size_t>(form.gaussians);
   std::vector<double> w1(hidden * gaussians), b1(hidden), w2(static_cast<size_t>(form.width) * hidden),

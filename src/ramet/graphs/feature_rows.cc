@@ -1,4 +1,4 @@
-#include "ramet/graphs/sparse_rows.h"
+#include "ramet/graphs/feature_rows.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,9 +6,9 @@
 
 namespace ramet::graphs {
 
-SparseRows SparseRows::of(const GraphSet& set, size_t field) {
+FeatureRows FeatureRows::of(const GraphSet& set, size_t field) {
   const Field& found = set.fields()[field];
-  SparseRows rows{.width = found.shape.elements(), .ptr = {0}, .column = {}, .value = {}};
+  FeatureRows rows{.width = found.shape.elements(), .ptr = {0}, .column = {}, .value = {}};
   const auto count = static_cast<int64_t>(set.bytes(field).size()) / std::max<int64_t>(1, found.value_bytes());
   for (int64_t i = 0; i < count; ++i) {
     for (int64_t k = 0; k < rows.width; ++k)
@@ -19,15 +19,15 @@ SparseRows SparseRows::of(const GraphSet& set, size_t field) {
   return rows;
 }
 
-int64_t SparseRows::most(int64_t nodes) const {
+int64_t FeatureRows::most(int64_t nodes) const {
   std::vector<int64_t> sizes;
   for (size_t i = 0; i + 1 < ptr.size(); ++i) sizes.push_back(ptr[i + 1] - ptr[i]);
   std::sort(sizes.begin(), sizes.end(), std::greater<>());
   return std::accumulate(sizes.begin(), sizes.begin() + std::min(nodes, std::ssize(sizes)), int64_t{0});
 }
 
-void fill_lists(const SparseRows& all, const std::vector<int64_t>& nodes, int64_t rows, int64_t room,
-                const SparseLists& lists) {
+void fill_lists(const FeatureRows& all, const std::vector<int64_t>& nodes, int64_t rows, int64_t room,
+                const FeatureLists& lists) {
   int32_t count = 0;
   lists.ptr[0] = 0;
   std::fill(lists.source_ptr, lists.source_ptr + all.width + 1, 0);
