@@ -324,6 +324,8 @@ void add_indexing(std::vector<Case>& cases) {
   BOTH(linear_scan, linear_scan(in.a, in.b, 1, true));
   BOTH(gather, gather(in.square, in.index));
   BOTH(scatter_add, scatter_add(in.index, in.values, 5));
+  BOTH(pair_distance, pair_distance(in.a, in.b, "complex", in.c));
+  BOTH(pair_distance, pair_distance(in.a, in.b, "l1", in.none));
 }
 
 ops::NeighborLists lists(const EngineIn& in) {
