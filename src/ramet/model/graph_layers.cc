@@ -30,7 +30,7 @@ Tensor two_layers(GraphNetBuilder& net, Tensor x, const std::string& name, int64
 
 Tensor gcn_layer(GraphNetBuilder& net, Tensor x, const std::string& name, int64_t out) {
   const Tensor moved = net.product(x, name + ".lin.weight", out, glorot(net.width(x), out));
-  return net.bias(neighbor_sum(moved, net.lists(), net.edge_weights()), name + ".bias");
+  return net.bias(net.sum_of_neighbors(moved, net.edge_weights()), name + ".bias");
 }
 
 Tensor sage_layer(GraphNetBuilder& net, Tensor x, const std::string& name, int64_t out) {
@@ -44,7 +44,7 @@ Tensor sage_layer(GraphNetBuilder& net, Tensor x, const std::string& name, int64
 Tensor cluster_gcn_layer(GraphNetBuilder& net, Tensor x, const std::string& name, int64_t out) {
   const int64_t in = x.dim(-1);
   const Tensor own = scale(x, 1 + net.config().diagonal);
-  const Tensor mean = divide(add(neighbor_sum(x, net.lists()), own), add_scalar(net.degrees(), 1));
+  const Tensor mean = divide(add(net.sum_of_neighbors(x), own), add_scalar(net.degrees(), 1));
   return add(net.dense(mean, name + ".lin_out", out), net.product(x, name + ".lin_root.weight", out, of_linear(in)));
 }
 
@@ -57,9 +57,9 @@ Tensor gat_layer(GraphNetBuilder& net, Tensor x, const std::string& name, int64_
     return reduce_sum(multiply(apart, vector), {3});  // [B, N, heads]
   };
   const Tensor of_edges = add(net.of_sources(score(".att_src")), net.of_targets(score(".att_dst")));
-  const Tensor weights = segment_softmax(leaky_relu(of_edges, kAttentionSlope), net.lists().ptr);
+  const Tensor weights = segment_softmax(leaky_relu(of_edges, kAttentionSlope), net.pointers());
   const Tensor dropped = net.drop(weights, net.config().attention_dropout, name + ".attention.drop");
-  return net.bias(neighbor_sum(moved, net.lists(), dropped), name + ".bias");
+  return net.bias(net.sum_of_neighbors(moved, dropped), name + ".bias");
 }
 
 Tensor gatv2_layer(GraphNetBuilder& net, Tensor x, const std::string& name, int64_t size, int64_t heads) {
@@ -70,13 +70,13 @@ Tensor gatv2_layer(GraphNetBuilder& net, Tensor x, const std::string& name, int6
   const Tensor joined = leaky_relu(add(net.of_sources(sources), net.of_targets(targets)), kAttentionSlope);
   const Tensor vector = net.model().matrix(name + ".att", {heads, size}, {{}, {}}, glorot(heads, size));
   const Tensor apart = reshape(joined, {joined.dim(0), joined.dim(1), heads, size});
-  const Tensor weights = segment_softmax(reduce_sum(multiply(apart, vector), {3}), net.lists().ptr);
+  const Tensor weights = segment_softmax(reduce_sum(multiply(apart, vector), {3}), net.pointers());
   const Tensor dropped = net.drop(weights, net.config().attention_dropout, name + ".attention.drop");
-  return net.bias(neighbor_sum(sources, net.lists(), dropped), name + ".bias");
+  return net.bias(net.sum_of_neighbors(sources, dropped), name + ".bias");
 }
 
 Tensor gin_layer(GraphNetBuilder& net, Tensor x, const std::string& name, int64_t out) {
-  x = add(own_share(net, x, name), neighbor_sum(x, net.lists()));
+  x = add(own_share(net, x, name), net.sum_of_neighbors(x));
   for (int64_t k = 0; k < 2; ++k) {
     x = net.dense(x, name + ".nn." + std::to_string(3 * k), out);
     x = relu(net.batch_norm_of_nodes(x, name + ".nn." + std::to_string(3 * k + 1)));
@@ -87,13 +87,13 @@ Tensor gin_layer(GraphNetBuilder& net, Tensor x, const std::string& name, int64_
 Tensor gine_layer(GraphNetBuilder& net, Tensor x, const std::string& name, int64_t out) {
   const Tensor of_edges = net.dense(net.edge_features(), name + ".lin", x.dim(-1));
   const Tensor messages = relu(add(net.of_sources(x), of_edges));
-  const Tensor sum = add(own_share(net, x, name), segment_sum(messages, net.lists().ptr));
+  const Tensor sum = add(own_share(net, x, name), segment_sum(messages, net.pointers()));
   return two_layers(net, sum, name + ".nn", out);
 }
 
 Tensor pna_layer(GraphNetBuilder& net, Tensor x, const std::string& name, int64_t out) {
   const int64_t in = x.dim(-1);
-  const Tensor ptr = net.lists().ptr;
+  const Tensor ptr = net.pointers();
   // A dense layer on (x_i, x_j), computed for nodes in two parts.
   const std::string before = name + ".pre_nns.0.0";
   const Tensor weight = net.model().matrix(before + ".weight", {in, 2 * in}, {{}, {}}, of_linear(2 * in));
@@ -120,7 +120,7 @@ Tensor edge_conv_layer(GraphNetBuilder& net, Tensor x, const std::string& name, 
   const Tensor of_source = product_of_part(x, weight, in, 2 * in);
   const Tensor of_target = net.bias(subtract(product_of_part(x, weight, 0, in), of_source), name + ".nn.0.bias");
   const Tensor joined = relu(add(net.of_targets(of_target), net.of_sources(of_source)));
-  return segment_max(net.dense(joined, name + ".nn.2", out), net.lists().ptr);
+  return segment_max(net.dense(joined, name + ".nn.2", out), net.pointers());
 }
 
 namespace {
@@ -133,7 +133,7 @@ Tensor edge_network_layer(GraphNetBuilder& net, Tensor x, const std::string& nam
   const Tensor of_edges = relu(net.dense(net.edge_features(), name + ".nn.0", hidden));
   const Tensor ones = full(net.build(), DType::kF32, {of_edges.dim(0), of_edges.dim(1), 1}, 1);
   const Tensor factors = concat({of_edges, ones}, 2);  // the last is the bias's
-  const Tensor sums = neighbor_sum(tile(x, {1, 1, hidden + 1}), net.lists(), factors);
+  const Tensor sums = net.sum_of_neighbors(tile(x, {1, 1, hidden + 1}), factors);
   const Tensor matrix = net.model().matrix(name + ".nn.2.weight", {size * size, hidden}, {{}, {}}, of_linear(hidden));
   const Tensor shift = net.model().vector(name + ".nn.2.bias", size * size, {}, 0);
   const Tensor all = concat({transpose(matrix, {1, 0}), reshape(shift, {1, size * size})}, 0);

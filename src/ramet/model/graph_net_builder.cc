@@ -120,13 +120,13 @@ Tensor GraphNetBuilder::dense(Tensor x, const std::string& name, int64_t out) {
 Tensor GraphNetBuilder::number(double value) { return full(build_, DType::kF32, {}, value); }
 
 Tensor GraphNetBuilder::of_sources(Tensor x) { return gather_rows(x, lists().source); }
-Tensor GraphNetBuilder::of_targets(Tensor x) { return segment_expand(x, lists().ptr, task_.room.edges); }
+Tensor GraphNetBuilder::of_targets(Tensor x) { return segment_expand(x, pointers(), task_.room.edges); }
 
 Tensor GraphNetBuilder::degrees() {
-  return reshape(cast(difference(lists().ptr, 1), DType::kF32), {task_.micro_batch, task_.room.nodes, 1});
+  return reshape(cast(difference(pointers(), 1), DType::kF32), {task_.micro_batch, task_.room.nodes, 1});
 }
 Tensor GraphNetBuilder::inverse_degree() { return divide(number(1), maximum(degrees(), number(1))); }
-Tensor GraphNetBuilder::neighbor_mean(Tensor x) { return multiply(neighbor_sum(x, lists()), inverse_degree()); }
+Tensor GraphNetBuilder::neighbor_mean(Tensor x) { return multiply(sum_of_neighbors(x), inverse_degree()); }
 
 Tensor GraphNetBuilder::of_graphs(Tensor x) {
   if (config_.readout == "mean") return segment_mean(x, graph_ptr());

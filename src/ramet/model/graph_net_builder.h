@@ -53,6 +53,9 @@ class GraphNetBuilder {
   int64_t width(Tensor x) const { return x.valid() ? x.dim(-1) : task_.features[0].width; }
 
   // --- along edges ---
+  Tensor pointers() { return lists().ptr; }  ///< of the edges that end in each node
+  /// For each node the sum over its edges of weight times the source's row (ops::neighbor_sum).
+  Tensor sum_of_neighbors(Tensor x, Tensor weight = {}) { return neighbor_sum(x, lists(), weight); }
   Tensor of_sources(Tensor x);  ///< each edge gets its source's row
   Tensor of_targets(Tensor x);  ///< each edge gets its target's row
   Tensor degrees();             ///< edges that end in a node, f32 [B, N, 1]
