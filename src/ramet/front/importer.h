@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ramet/base/error.h"
 #include "ramet/front/program.h"
 #include "ramet/front/translation.h"
 #include "ramet/model/model.h"
@@ -54,9 +55,9 @@ struct ImportedModel {
 /// that is not supported.
 ImportedModel import_module(TracedModule module);
 
-/// What one call or one property of a program could not be translated for.
+/// What one call or one property of a program could not be translated for. `place`: the user's line, or the module.
 struct Refusal {
-  std::string op, origin, module, why, remedy;
+  std::string op, place, why, remedy;
 };
 /// Throws the Error that lists refusals of the module `name`.
 [[noreturn]] void throw_refusals(const std::string& name, const std::vector<Refusal>& refusals);
@@ -134,6 +135,7 @@ class Importer {
 
  private:
   void translate(const TracedCall& call);
+  void refuse_call(const TracedCall& call, const ErrorParts& parts);
   bool depends_on_refused(const TracedCall& call) const;
   void keep_outputs(const TracedCall& call, const std::vector<Tensor>& made);
 
