@@ -66,7 +66,7 @@ TEST(Triples, NamesAndParts) {
 
 TEST(Triples, FilesWithoutTriplesAreRefused) {
   const auto set = std::make_shared<const GraphSet>(graphs::parse_triples({{"train", "", "train.txt"}}), "empty");
-  EXPECT_THAT(error_of([&] { KnowledgeGraph graph(set); }), HasSubstr("empty: "));
+  EXPECT_THAT(error_of([&] { KnowledgeGraph graph(set); }), HasSubstr("empty: the knowledge graph has no triples"));
 }
 
 TEST(Triples, ANegativeIsNeverTrue) {

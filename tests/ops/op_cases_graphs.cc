@@ -210,7 +210,7 @@ void add_pair_cases(std::vector<OpCase>& cases) {
   // Widths 4 and 1: 1 is inside the first, 2 and 4 are outside.
   by_hand("box", {a, b, given(kF32, {1, 1, 2}, {4, 1})}, {0.2 + 2 * 2 - 0.75, 3.0 * 5 - 2 * 4.8 + 4 * 2 - 0.75});
   const auto both = [&](const std::string& norm, const std::string& name, std::vector<CaseInput> inputs) {
-    const Shape pairs{inputs[0].type.shape[0], inputs[0].type.shape[1], inputs[1].type.shape[1]};
+    const Shape pairs{inputs[0].type.shape[0], inputs[0].type.shape[1], inputs[1].type.shape.dim(-2)};
     cases.push_back({.op = "pair_distance", .name = name, .inputs = inputs, .attributes = {{"norm", norm}}});
     inputs.insert(inputs.begin(), grid(pairs, -0.5, 0.3, 5));
     for (const char* const op : {"pair_row_grad", "pair_column_grad"})
@@ -224,6 +224,7 @@ void add_pair_cases(std::vector<OpCase>& cases) {
     both(norm, norm + "_weighted", {rows({2, 4, 38}), columns({2, 6, 38}), grid({2, 4, 38}, -1, 2, 3)});
     both(norm, norm + "_two_terms", {rows({1, 2, 6}), rows({1, 4, 12}), grid({1, 2, 12}, -0.75, 1, 2)});
   }
+  both("l1", "one_table", {rows({1, 4, 6}), columns({8, 6}), grid({1, 4, 6}, -1, 2, 3)});
   both("box", "box", {rows({2, 4, 20}), columns({2, 6, 20}), grid({2, 4, 20}, 0.4, 0.4, 3)});
 }
 

@@ -83,13 +83,14 @@ KnowledgeGraph::KnowledgeGraph(std::shared_ptr<const GraphSet> set) : set_(std::
            std::to_string(set_->graphs()) + " graphs");
   if (!set_->has("edge.relation")) refuse("the graph set has no relations", "no field edge.relation");
   const Field& field = set_->fields()[set_->field("edge.relation")];
+  entities_ = set_->node_ptr(0)[1];
+  if (entities_ < 2 || set_->sources(0).empty())
+    refuse("the knowledge graph has no triples", std::to_string(entities_) + " entities");
   if (is_floating(field.dtype) || field.values.empty() || field.shape.rank() > 0)
     refuse("relations must be one category an edge", field.key());
-  entities_ = set_->node_ptr(0)[1];
   relation_names_ = field.values;
   if (const auto names = set_->names().find(set_->node_types()[0]); names != set_->names().end())
     entity_names_ = names->second;
-  if (entities_ < 2 || set_->sources(0).empty()) refuse("the knowledge graph has no triples", "");
   entity_of_ = numbers_of(entity_names_);
   relation_of_ = numbers_of(relation_names_);
 }

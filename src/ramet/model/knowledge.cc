@@ -34,10 +34,14 @@ class Knowledge {
   }
 
   void write_loss() {
-    read_rows();
+    std::vector<Tensor> negatives;
+    for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead})
+      if (asks_for(side) && config_.loss != "all")
+        negatives.push_back(input(name_of(side) + "_negatives", DType::kI32, {task_.negatives}));
+    read_rows(std::move(negatives));
     Tensor loss;
     for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead}) {
-      if (side == TripleEnd::kTail ? !task_.tails : !(task_.heads && !task_.reciprocal)) continue;
+      if (!asks_for(side)) continue;
       Scope scope(build_, side == TripleEnd::kTail ? "tails" : "heads");
       const Tensor found = config_.loss == "all" ? loss_of_all(side) : loss_of_negatives(side);
       loss = loss.valid() ? scale(add(loss, found), 0.5) : found;
@@ -50,7 +54,7 @@ class Knowledge {
   void write_ranks() {
     read_rows();
     for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead}) {
-      const std::string name = side == TripleEnd::kTail ? "tail" : "head";
+      const std::string name = name_of(side);
       Scope scope(build_, name);
       const int64_t room = side == TripleEnd::kTail ? task_.known_tails : task_.known_heads;
       const Tensor known = input(name + "_known", DType::kI32, {room});
@@ -62,7 +66,7 @@ class Knowledge {
   void write_prediction() {
     read_rows();
     for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead}) {
-      const std::string name = side == TripleEnd::kTail ? "tail" : "head";
+      const std::string name = name_of(side);
       Scope scope(build_, name);
       const auto [scores, entities] = top_k(scores_of_all(side), task_.top);
       const Shape shape{task_.micro_batch, task_.group, task_.top};
@@ -73,6 +77,11 @@ class Knowledge {
 
  private:
   int64_t triples() const { return task_.micro_batch * task_.group; }
+  static std::string name_of(TripleEnd side) { return side == TripleEnd::kTail ? "tail" : "head"; }
+  /// Whether the loss asks for this end of triples.
+  bool asks_for(TripleEnd side) const {
+    return side == TripleEnd::kTail ? task_.tails : task_.heads && !task_.reciprocal;
+  }
 
   Tensor input(const std::string& name, DType dtype, std::vector<int64_t> dims) {
     dims.insert(dims.begin(), task_.micro_batch);
@@ -90,10 +99,23 @@ class Knowledge {
     return divide(rows, maximum(size, full(build_, DType::kF32, {}, 1e-12)));
   }
 
-  void read_rows() {
+  /// The rows of all entities that a batch names, with one gather: then one sum is their table's gradient.
+  void read_rows(std::vector<Tensor> negatives = {}) {
     Scope scope(build_, "rows");
-    head_raw_ = gather(entities_, head_), tail_raw_ = gather(entities_, tail_);
+    std::vector<Tensor> indices{head_, tail_}, flat;
+    indices.insert(indices.end(), negatives.begin(), negatives.end());
+    for (const Tensor& each : indices) flat.push_back(reshape(each, {each.shape().elements()}));
+    const Tensor rows = gather(entities_, concat(flat, 0));
+    int64_t first = 0;
+    std::vector<Tensor> found;
+    for (const Tensor& each : indices) {
+      const int64_t last = first + each.shape().elements();
+      found.push_back(reshape(slice_axis(rows, 0, first, last), {each.dim(0), each.dim(1), rows.dim(-1)}));
+      first = last;
+    }
+    head_raw_ = found[0], tail_raw_ = found[1];
     head_row_ = normalised(head_raw_), tail_row_ = normalised(tail_raw_);
+    for (size_t i = 2; i < found.size(); ++i) negative_rows_.push_back(normalised(found[i]));
     relation_row_ = gather(relations_, relation_);
   }
 
@@ -113,8 +135,7 @@ class Knowledge {
   /// Scores of all entities for each triple of the batch: [B M, rows of the table].
   Tensor scores_of_all(TripleEnd side) {
     const auto as_group = [&](Tensor rows) { return reshape(rows, {1, triples(), rows.dim(-1)}); };
-    const Tensor columns = normalised(reshape(entities_, {1, task_.rows(), entities_.dim(-1)}));
-    const Tensor found = scores(side, as_group(known_row(side)), as_group(relation_of(side)), columns);
+    const Tensor found = scores(side, as_group(known_row(side)), as_group(relation_of(side)), normalised(entities_));
     const Tensor rows = reshape(found, {triples(), task_.rows()});
     if (task_.rows() == task_.entities) return rows;
     const Tensor number = iota(build_, DType::kI32, {1, task_.rows()}, 1);
@@ -135,14 +156,12 @@ class Knowledge {
   }
 
   Tensor loss_of_negatives(TripleEnd side) {
-    const std::string name = side == TripleEnd::kTail ? "tail" : "head";
-    const Tensor negatives = input(name + "_negatives", DType::kI32, {task_.negatives});
-    const Tensor columns = normalised(gather(entities_, negatives));
+    const Tensor columns = negative_rows_[side == TripleEnd::kTail || !task_.tails ? 0 : 1];
     const Tensor right = right_scores(side), wrong = scores(side, known_row(side), relation_row_, columns);
     Tensor counts;  // 1 where a negative is wrong indeed; invalid: all are
     if (task_.group > 1)
-      counts =
-          add_scalar(negate(cast(input(name + "_true", DType::kU8, {task_.group, task_.negatives}), DType::kF32)), 1);
+      counts = add_scalar(
+          negate(cast(input(name_of(side) + "_true", DType::kU8, {task_.group, task_.negatives}), DType::kF32)), 1);
     if (config_.loss == "softmax") return softmax_loss(right, wrong, counts);
     if (config_.loss == "margin") {
       const Tensor over = relu(add_scalar(subtract(wrong, right), config_.margin));
@@ -228,6 +247,7 @@ class Knowledge {
   GraphBuilder& build_;
   Tensor entities_, relations_, head_, relation_, tail_;
   Tensor head_raw_, tail_raw_, head_row_, tail_row_, relation_row_;
+  std::vector<Tensor> negative_rows_;  ///< of the ends that the loss asks for
 };
 
 void check(const KnowledgeConfig& config, const KnowledgeTask& task) {

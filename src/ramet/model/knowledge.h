@@ -21,6 +21,7 @@ struct ScoreFunction {
   EntityRows entities = EntityRows::kFree;
   bool phases = false;  ///< rows of relations are angles
   /// Scores of all columns as the missing entity: known [G, M, e], relation [G, M, r], columns [G, K, e] -> [G, M, K].
+  /// Columns of one group may be [K, e].
   /// `norm`: 1 or 2, where the function has a choice.
   Tensor (*scores)(TripleEnd missing, Tensor known, Tensor relation, Tensor columns, int64_t norm);
 };

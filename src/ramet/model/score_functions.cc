@@ -19,7 +19,7 @@ Tensor below(Tensor a, double bound) { return maximum(a, full(*a.builder, a.dtyp
 
 /// Sums of products: a [G, M, e], b [G, K, e] -> [G, M, K].
 Tensor products(Tensor a, Tensor b) {
-  if (a.dim(1) == 1 && b.dim(1) == 1) return reduce_sum(multiply(a, b), {2}, true);
+  if (a.dim(1) == 1 && b.shape().rank() == 3 && b.dim(1) == 1) return reduce_sum(multiply(a, b), {2}, true);
   return matmul(a, b, false, true, DType::kF32);
 }
 

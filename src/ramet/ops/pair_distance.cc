@@ -33,17 +33,19 @@ PairForm pair_form(const NodeSignature& node) {
   const size_t first = first_of(node);
   for (size_t input = 0; input < node.inputs.size(); ++input) {
     require_dtype(node, static_cast<int>(input), "operand", {DType::kF32, DType::kF16, DType::kBF16});
-    require_rank(node, static_cast<int>(input), "operand", 3, 3);
+    require_rank(node, static_cast<int>(input), "operand", input == first + 1 ? 2 : 3, 3);
   }
   const Shape &a = node.inputs[first].shape, &b = node.inputs[first + 1].shape;
-  PairForm form{.groups = a[0], .rows = a[1], .columns = b[1], .width = a[2], .norm = norm_of(node)};
+  PairForm form{.groups = a[0], .rows = a[1], .columns = b.dim(-2), .width = a[2], .norm = norm_of(node)};
+  form.flat = b.rank() == 2;
   form.weighted = node.inputs.size() > first + 2;
-  if (form.width < 1 || b[2] % form.width != 0 || b[2] < form.width)
+  const int64_t features = b.dim(-1);
+  if (form.width < 1 || features % form.width != 0 || features < form.width)
     refuse(node, "the features of b are not those of a, once or several times", b.text(),
            "a multiple of " + std::to_string(form.width));
-  form.terms = b[2] / form.width;
-  if (b[0] != form.groups)
-    refuse(node, "a and b have other numbers of groups", std::to_string(b[0]), std::to_string(form.groups));
+  form.terms = features / form.width;
+  if ((form.flat ? 1 : b[0]) != form.groups)
+    refuse(node, "a and b have other numbers of groups", b.text(), std::to_string(form.groups) + " groups");
   if (form.norm == PairNorm::kComplex && form.width % 2 != 0)
     refuse(node, "complex numbers have an even number of features", std::to_string(form.width));
   const bool box = form.norm == PairNorm::kBox;
@@ -69,7 +71,8 @@ struct PairFactors {
     term = rule.factor(form.terms, true, of_features);
     feature = rule.factor(form.width, true, of_features);
     rows = {{group}, {row}, {feature}};
-    columns = {{group}, {column}, {term, feature}};
+    columns = {{column}, {term, feature}};
+    if (!form.flat) columns.insert(columns.begin(), {group});
     weights = {{group}, {row}, {term, feature}};
   }
   ShardingRule::Operand pairs() const { return {{group}, {row}, {column}}; }
@@ -156,6 +159,7 @@ void register_pair_ops(OpRegistry& registry) {
                           3, 6);
   columns.infer = [](const NodeSignature& node) {
     const PairForm form = pair_form(node);
+    if (form.flat) return std::vector<TensorType>{{DType::kF32, Shape{form.columns, form.column_width()}}};
     return std::vector<TensorType>{{DType::kF32, Shape{form.groups, form.columns, form.column_width()}}};
   };
   columns.sharding = [](const NodeSignature& node) {

@@ -20,12 +20,13 @@ namespace ramet::ops {
 enum class PairNorm : uint8_t { kL1, kSquares, kComplex, kBox };
 
 /// Operands a [G, M, D], b [G, K, T D] and, except where there is one term without weights, w [G, M, T D] (kBox: widths
-/// [G, M, D]).
+/// [G, M, D]). Where there is one group, b may be [K, T D], as a table of all columns is.
 struct PairForm {
   int64_t groups = 0, rows = 0, columns = 0;
   int64_t width = 0;  ///< D
   int64_t terms = 1;  ///< T
   bool weighted = false;
+  bool flat = false;  ///< b has no dimension of groups
   PairNorm norm = PairNorm::kL1;
   int64_t column_width() const { return terms * width; }
 };
