@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ramet/base/error.h"
+#include "ramet/front/known_values.h"
 #include "ramet/front/program.h"
 #include "ramet/front/translation.h"
 #include "ramet/model/model.h"
@@ -59,8 +60,9 @@ ImportedModel import_module(TracedModule module);
 struct Refusal {
   std::string op, place, why, remedy;
 };
-/// Throws the Error that lists refusals of the module `name`.
-[[noreturn]] void throw_refusals(const std::string& name, const std::vector<Refusal>& refusals);
+/// Throws the Error that lists refusals of the module `name`, or of what else `kind` says it is.
+[[noreturn]] void throw_refusals(const std::string& name, const std::vector<Refusal>& refusals,
+                                 const std::string& kind = "module");
 
 /// What the value of an input is in the graph.
 struct InputValue {
@@ -148,7 +150,7 @@ class Importer {
   Options options_;
   std::map<std::string, Tensor, std::less<>> values_{};
   std::set<std::string, std::less<>> reads_{}, refused_{};
-  std::map<ValueId, std::optional<TensorData>> known_{};
+  KnownValues known_;
   std::map<std::string, int> random_names_{};
   std::map<std::string, MadeFold> folds_{};
   std::vector<Refusal> refusals_{};
