@@ -8,6 +8,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
+#include "ramet/train/evolve.h"
 #include "ramet/train/groups.h"
 #include "ramet/train/held_weights.h"
 #include "ramet/train/optimizers/optimizer.h"
@@ -347,6 +348,7 @@ StepGraph make_training_step(const Model& model, const TrainOptions& options) {
   build_update(model, parts, losses, options, step);
   step.update = set_chunks(step.update, options.chunks, step.states);
   for (const std::string& name : program_names(model)) step.programs.push_back(make_program(model, options, name));
+  for (StepProgram& program : step.programs) program.graph = with_carried_states(model, options, step, program.graph);
   step.guards = model.guards;
   if (step.guards.empty()) step.guards.push_back("loss");
   step.guards.push_back("grad_norm");
