@@ -130,9 +130,9 @@ RAMET_API Tensor sparse_linear_layer(Builder& builder, Operand a, const std::str
 /// loses the stored blocks with the least scores, and as many others take their places, beginning at 0. All that the
 /// optimizer keeps of a block follows it. Training::results("evolve") has the numbers of a change.
 struct Evolve {
-  int64_t every = 0;         ///< 0: patterns never change
-  int64_t steps = 1000;      ///< of the whole run, as TrainOptions::steps
-  double prune_ratio = 0.5;  ///< share of its stored blocks that a cell loses
+  int64_t every = 0;                      ///< 0: patterns never change
+  int64_t steps = 1000;                   ///< of the whole run, as TrainOptions::steps
+  double prune_ratio = 0.5;               ///< share of its stored blocks that a cell loses
   std::string prune_schedule = "cosine";  ///< how the ratio falls to 0: "cosine", "linear"; "constant": it does not
   double until = 1;                       ///< share of all steps after which nothing is pruned
   std::string score = "l1";       ///< "l1", "l2" (sums of absolute values, of squares) or "max", also of gradients

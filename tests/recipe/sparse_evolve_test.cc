@@ -193,7 +193,7 @@ TEST_F(SparseEvolveRecipe, AStepTellsOfTheChange) {
     EXPECT_EQ(numbers.count("churn"), step % 2 == 0 ? 1u : 0u);
     if (step % 2 != 0) continue;
     EXPECT_NEAR(numbers.at("density"), 0.3, 0.005);
-    EXPECT_NEAR(numbers.at("churn"), 0.5, 0.01);
+    EXPECT_NEAR(numbers.at("churn"), 0.5, 0.02);
     EXPECT_GT(numbers.at("explored"), explored);
     explored = numbers.at("explored");
   }
@@ -259,7 +259,7 @@ TEST_F(SparseEvolveRecipe, ErrorsNameTheKey) {
   EXPECT_THAT(error_of(kBert, {"sparse.age=own", "train.optimizer.kind=lion"}),
               AllOf(HasSubstr("lion"), HasSubstr("shared")));
   EXPECT_THAT(error_of(kBert, {"train.optimizer.kind=adafactor"}), HasSubstr("no error"));
-  EXPECT_THAT(error_of(kBert + "[[train.groups]]\nweights = [\"*query_key_value.weight.values\"]\nfrozen = true\n"),
+  EXPECT_THAT(error_of(kBert + "[[train.groups]]\nweights = [\"*intermediate.dense.weight.values\"]\nfrozen = true\n"),
               HasSubstr("frozen"));
 }
 

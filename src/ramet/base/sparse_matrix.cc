@@ -158,8 +158,7 @@ SparseMatrix SparseMatrix::from(const SparseCells& m) {
     if (m.index[i] == -1) continue;  // an unused slot
     require_place("number", i, m.index[i], down * across);
     const int64_t at = static_cast<int64_t>(i) / m.slots, r = at / m.cells_across, c = at % m.cells_across;
-    numbers.push_back((r * down + m.index[i] / across) * (m.cells_across * across) + c * across +
-                      m.index[i] % across);
+    numbers.push_back((r * down + m.index[i] / across) * (m.cells_across * across) + c * across + m.index[i] % across);
     const auto from = m.values.begin() + static_cast<int64_t>(i) * size;
     values.insert(values.end(), from, from + size);
   }

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "ramet/base/error.h"
 #include "ramet/base/words.h"
-#include "ramet/ir/part_of.h"
 #include "ramet/model/sparsify.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_sparse.h"
 #include "ramet/ops/sparse_evolve.h"
-#include "ramet/transform/differentiate.h"
 
 namespace ramet::model {
 namespace {
@@ -66,22 +63,28 @@ class EvolveBuilder {
     const HostTensor& pattern = weight.index.init.data->tensor();
     const Tensor values = build_.state(weight.values.name, weight.values.type.dtype, weight.values.type.shape);
     Tensor candidates;
-    if (options_.regrow == "gradient") candidates = build_.state(candidates_name(weight.name), DType::kI32, shape);
-    const auto [index, source] = sparse_evolve(
-        build_.state(weight.index.name, DType::kI32, shape), scores_of(values, weight, options_.score), counter_,
-        candidates,
-        {.grid = grid,
-         .prune_ratio = options_.prune_ratio,
-         .prune_schedule = options_.schedule,
-         .prune_end = share_of(options_.until, options_.steps),
-         .first = used_slots(grid, reinterpret_cast<const int32_t*>(pattern.data.data())),
-         .last = last,
-         .ramp_begin = share_of(options_.ramp_from, options_.steps),
-         .ramp_end = share_of(options_.ramp_until, options_.steps),
-         .regrow_pruned = options_.regrow_pruned,
-         .seed = static_cast<int64_t>(seed_),
-         .random_name = weight.index.name + "/evolve",
-         .age = options_.age});
+    if (options_.regrow == "gradient") {
+      const std::string name = candidates_name(weight.name);
+      model_.states.push_back(state_of(weight, name, "candidates", weight.index.type,
+                                       {StateInit::Kind::kConstant, static_cast<double>(kUnusedSlot)}));
+      candidates = build_.state(name, DType::kI32, shape);
+    }
+    const auto [index, source] =
+        sparse_evolve(build_.state(weight.index.name, DType::kI32, shape), scores_of(values, weight, options_.score),
+                      counter_, candidates,
+                      {.grid = grid,
+                       .prune_ratio = options_.prune_ratio,
+                       .prune_schedule = options_.schedule,
+                       .prune_end = share_of(options_.until, options_.steps),
+                       .first = used_slots(grid, reinterpret_cast<const int32_t*>(pattern.data.data())),
+                       .last = last,
+                       .ramp_begin = share_of(options_.ramp_from, options_.steps),
+                       .ramp_end = share_of(options_.ramp_until, options_.steps),
+                       .regrow_pruned = options_.regrow_pruned,
+                       .seed = static_cast<int64_t>(seed_),
+                       .random_name = weight.index.name + "/evolve",
+                       .age = options_.age,
+                       .norm = options_.score});
     build_.output(weight.index.name, index, OutputRole::kState);
     const std::string name = explored_name(weight.name);
     const Shape words{grid.cells_down, grid.cells_across, explored_words(grid)};
@@ -96,9 +99,7 @@ class EvolveBuilder {
 
  private:
   /// How many numbers are not -1.
-  Tensor used(Tensor slots) {
-    return reduce_sum(cast(less(full(build_, DType::kI32, {}, -1), slots), DType::kF32));
-  }
+  Tensor used(Tensor slots) { return reduce_sum(cast(less(full(build_, DType::kI32, {}, -1), slots), DType::kF32)); }
 
   Model& model_;
   const EvolveOptions& options_;
@@ -106,49 +107,6 @@ class EvolveBuilder {
   GraphBuilder build_;
   const Tensor counter_;
 };
-
-/// The program kCandidates: the loss and its gradient by the sparse weights, with the search for the greatest
-/// gradients of all blocks in place of the gradients of stored ones.
-Graph candidates_graph(Model& model, const std::vector<SparseWeight>& weights, const EvolveOptions& options) {
-  std::vector<std::string> values;
-  for (const SparseWeight& weight : weights) values.push_back(weight.values.name);
-  const Graph both = differentiate(model.forward, "loss", values);
-  std::map<ValueId, std::vector<NodeId>> products;  // that make gradients, by the value of the index
-  for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id)
-    if (both.node(id).op->name == "sparse_outer") products[both.node(id).inputs[2]].push_back(id);
-  Graph graph(kCandidates);
-  GraphCopier copier(both, graph);
-  copier.copy_inputs();
-  for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id) copier.copy_node(id);
-  GraphBuilder build(graph);
-  std::vector<GraphOutput> wanted;
-  for (const SparseWeight& weight : weights) {
-    const ValueId index = both.find_input(weight.index.name);
-    const auto found = products.find(index);
-    if (index == kNoValue || found == products.end())
-      throw Error({.what = "the loss does not depend on a sparse weight, whose new blocks are found by its gradient",
-                   .where = "'" + weight.name + "'",
-                   .remedy = "Let new blocks be drawn, or leave the weight dense"});
-    const InfoScope scope(build, copier.info(found->second.front()));
-    // The uses of a shared weight are one product over the tokens of all.
-    Tensor sides[2];
-    for (size_t side = 0; side < 2; ++side) {
-      std::vector<Tensor> uses;
-      for (const NodeId product : found->second) uses.push_back(build.tensor(copier[both.node(product).inputs[side]]));
-      sides[side] = uses.front();
-      if (uses.size() == 1) continue;
-      for (Tensor& use : uses) use = reshape(use, {-1, use.shape().dim(-1)});
-      sides[side] = concat(uses, 0);
-    }
-    const std::string name = candidates_name(weight.name);
-    build.output(name, sparse_candidates(sides[0], sides[1], build.tensor(copier[index]), weight.grid, options.score),
-                 OutputRole::kState);
-    wanted.push_back(*graph.find_output(name));
-    model.states.push_back(state_of(weight, name, "candidates", weight.index.type,
-                                    {StateInit::Kind::kConstant, static_cast<double>(kUnusedSlot)}));
-  }
-  return part_of(graph, kCandidates, wanted);
-}
 
 }  // namespace
 
@@ -197,9 +155,6 @@ void add_evolve(Model& model, const EvolveOptions& options, const std::map<std::
   std::vector<SparseWeight> weights;
   for (SparseWeight& weight : sparse_weights(model))
     if (last.count(weight.name)) weights.push_back(std::move(weight));
-  if (options.regrow == "gradient")
-    model.programs.push_back(
-        {kCandidates, candidates_graph(model, weights, options), When::each_step(options.every, 0)});
   Graph graph(kEvolve);
   EvolveBuilder builder(model, options, seed, graph);
   for (const SparseWeight& weight : weights) builder.add(weight, last.at(weight.name));

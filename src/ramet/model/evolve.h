@@ -25,17 +25,17 @@ struct EvolveOptions {
 /// Throws Error, `where` naming the option, for options that contradict each other.
 void check_evolve(const EvolveOptions& options);
 
-/// The program that changes patterns, and the one before it that finds candidates by the gradient of the loss.
+/// The program that changes patterns.
 inline constexpr const char* kEvolve = "evolve";
-inline constexpr const char* kCandidates = "evolve_candidates";
 
 /// The state i32 [R, C, words] with a bit for each block that was ever stored.
 std::string explored_name(const std::string& weight);
 /// The state i32 [R, C, slots] of the blocks that take the places of pruned ones.
 std::string candidates_name(const std::string& weight);
 
-/// Adds to a model with block-sparse weights the programs that change their patterns. `last` gives the blocks that a
-/// cell of a weight stores in the end. The optimizer's states follow in train/evolve.h.
+/// Adds to a model with block-sparse weights the program that changes their patterns. `last` gives the blocks that a
+/// cell of a weight stores in the end. What a training adds is in train/evolve.h: the search for candidates by the
+/// gradient, and the values and the optimizer's states, which follow their blocks.
 void add_evolve(Model& model, const EvolveOptions& options, const std::map<std::string, int64_t>& last, uint64_t seed);
 
 }  // namespace ramet::model

@@ -228,9 +228,9 @@ class Sparsifier {
              "Begin from the weights of a file, or choose the pattern \"random\"");
     SparseGrid used = grid;
     used.slots = slots_of(grid, first_density());
-    const std::vector<int32_t> pattern = with_unused_slots(
-        by_magnitude ? magnitude_pattern(used, dense) : random_pattern(used, options_.seed, name), used.slots,
-        grid.slots);
+    const std::vector<int32_t> pattern =
+        with_unused_slots(by_magnitude ? magnitude_pattern(used, dense) : random_pattern(used, options_.seed, name),
+                          used.slots, grid.slots);
     std::vector<LogicalAxis> axes;
     for (size_t dim = 0; dim < 2; ++dim)
       axes.push_back((dim == 0 ? grid.cells_down : grid.cells_across) > 1 ? weight.axes[dim] : LogicalAxis{});

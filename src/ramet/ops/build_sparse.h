@@ -51,9 +51,10 @@ struct SparseEvolveOptions {
   int64_t seed = 0;
   std::string random_name{};  ///< logical tensor of its random numbers
   std::string age = "auto";   ///< whose steps correct the moments of a new block: "own", "shared", "auto"
+  std::string norm = "l1";    ///< of gradients by which candidates are found
 };
-/// The next index, and of each slot the slot that it had before, -1 of new blocks. `counter` is the scalar input i64[2];
-/// `candidates` are those of sparse_candidates, or not valid: new blocks are drawn.
+/// The next index, and of each slot the slot that it had before, -1 of new blocks. `counter` is the scalar input
+/// i64[2]; `candidates` are those of sparse_candidates, or not valid: new blocks are drawn.
 std::pair<Tensor, Tensor> sparse_evolve(Tensor index, Tensor scores, Tensor counter, Tensor candidates,
                                         const SparseEvolveOptions& options);
 /// x [R, C, slots, ...] with each slot's part in its new slot, and `fresh` [] in the parts of new blocks.

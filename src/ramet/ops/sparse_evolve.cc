@@ -44,7 +44,7 @@ ShardingRule evolve_rule(const NodeSignature& node) {
   CellRule cells(sparse_evolve_form(node).grid);
   const int pair = cells.rule.factor(2, true);
   for (const TensorType& type : node.inputs)
-    cells.rule.input(type == counter_type() ? ShardingRule::Operand{{pair}}
+    cells.rule.input(type == counter_type()   ? ShardingRule::Operand{{pair}}
                      : type.shape.rank() == 0 ? ShardingRule::Operand{}
                                               : cells.index());
   return cells.rule.output(cells.index()).output(cells.index()).build();
@@ -95,8 +95,7 @@ ShardingRule candidates_rule(const NodeSignature& node) {
   CellRule cells(grid);
   ShardingRule::Operand a;
   const Shape& shape = node.inputs[0].shape;
-  for (int axis = 0; axis + 1 < shape.rank(); ++axis)
-    a.push_back({cells.rule.factor(shape[axis], true, Reduce::kSum)});
+  for (int axis = 0; axis + 1 < shape.rank(); ++axis) a.push_back({cells.rule.factor(shape[axis], true, Reduce::kSum)});
   ShardingRule::Operand b = a;
   a.push_back({cells.down, cells.rule.factor(grid.cell_rows, true, Reduce::kSum)});
   b.push_back({cells.across, cells.rule.factor(grid.cell_columns, true, Reduce::kSum)});
@@ -152,16 +151,14 @@ double prune_ratio_at(const SparseEvolveForm& form, int64_t done) {
 int64_t stored_blocks_at(const SparseEvolveForm& form, int64_t done) {
   if (done >= form.ramp_end) return form.last;
   if (done <= form.ramp_begin) return form.first;
-  const double left =
-      static_cast<double>(form.ramp_end - done) / static_cast<double>(form.ramp_end - form.ramp_begin);
+  const double left = static_cast<double>(form.ramp_end - done) / static_cast<double>(form.ramp_end - form.ramp_begin);
   const double way = static_cast<double>(form.last - form.first) * (1 - left * left * left);
   return form.first + static_cast<int64_t>(std::floor(way + 0.5));
 }
 
 SparseChange sparse_change(const SparseEvolveForm& form, int64_t stored, int64_t done) {
   const int64_t target = stored_blocks_at(form, done);
-  auto dropped =
-      static_cast<int64_t>(std::floor(prune_ratio_at(form, done) * static_cast<double>(stored) + 0.5));
+  auto dropped = static_cast<int64_t>(std::floor(prune_ratio_at(form, done) * static_cast<double>(stored) + 0.5));
   dropped = std::max(dropped, stored - target);
   if (!form.regrow_pruned) dropped = std::min(dropped, form.grid.blocks() - target);
   return {dropped, target - (stored - dropped)};
@@ -178,39 +175,42 @@ SparseCandidatesForm sparse_candidates_form(const NodeSignature& node) {
 void register_sparse_evolve_ops(OpRegistry& registry) {
   const AttributeSpec cell = required_attribute("cell", Kind::kInts, "rows and columns of a cell");
   const AttributeSpec block = required_attribute("block", Kind::kInts, "rows and columns of a block");
-  registry.add({.name = "sparse_evolve",
-                .doc = "(index i32 [R,C,slots], scores f32 [R,C,slots], counter i64[2], candidates i32 [R,C,slots] or "
-                       "none) -> the next index, and of each slot the slot that it had "
-                       "before, -1 of new blocks: drops the least scores, stores other blocks (ops/sparse_evolve.h)",
-                .min_inputs = 3,
-                .max_inputs = 4,
-                .attributes = {cell, block, required_attribute("prune_ratio", Kind::kFloat, "share that is dropped first"),
-                               required_attribute("prune_schedule", Kind::kString, "cosine, linear or constant"),
-                               required_attribute("prune_end", Kind::kInt, "steps done when the ratio is 0"),
-                               required_attribute("first", Kind::kInt, "stored blocks of a cell at first"),
-                               required_attribute("last", Kind::kInt, "and in the end"),
-                               required_attribute("ramp_begin", Kind::kInt, "steps done when `first` begins to change"),
-                               required_attribute("ramp_end", Kind::kInt, "steps done when it is `last`"),
-                               required_attribute("seed", Kind::kInt, "of the random numbers"),
-                               required_attribute("tensor", Kind::kInt, "id of the logical tensor: hash64 of its name"),
-                               optional_attribute("regrow_pruned", Kind::kBool, "dropped blocks may return (false)"),
-                               optional_attribute("age", Kind::kString,
-                                                  "whose steps correct a new block's moments: own, shared, or auto "
-                                                  "(auto): own where an optimizer can")},
-                .infer =
-                    [](const NodeSignature& node) {
-                      const TensorType type = index_type(sparse_evolve_form(node).grid);
-                      return std::vector<TensorType>{type, type};
-                    },
-                .gradient_stops = true,
-                .sharding = evolve_rule,
-                // A random word a block.
-                .cost =
-                    [](const NodeSignature& node) {
-                      const SparseGrid grid = sparse_evolve_form(node).grid;
-                      return streaming_cost(node, 40.0 * static_cast<double>(grid.cells() * grid.blocks()));
-                    },
-                .positional = 0});
+  registry.add(
+      {.name = "sparse_evolve",
+       .doc = "(index i32 [R,C,slots], scores f32 [R,C,slots], counter i64[2], candidates i32 [R,C,slots] or "
+              "none) -> the next index, and of each slot the slot that it had "
+              "before, -1 of new blocks: drops the least scores, stores other blocks (ops/sparse_evolve.h)",
+       .min_inputs = 3,
+       .max_inputs = 4,
+       .attributes = {cell, block, required_attribute("prune_ratio", Kind::kFloat, "share that is dropped first"),
+                      required_attribute("prune_schedule", Kind::kString, "cosine, linear or constant"),
+                      required_attribute("prune_end", Kind::kInt, "steps done when the ratio is 0"),
+                      required_attribute("first", Kind::kInt, "stored blocks of a cell at first"),
+                      required_attribute("last", Kind::kInt, "and in the end"),
+                      required_attribute("ramp_begin", Kind::kInt, "steps done when `first` begins to change"),
+                      required_attribute("ramp_end", Kind::kInt, "steps done when it is `last`"),
+                      required_attribute("seed", Kind::kInt, "of the random numbers"),
+                      required_attribute("tensor", Kind::kInt, "id of the logical tensor: hash64 of its name"),
+                      optional_attribute("regrow_pruned", Kind::kBool, "dropped blocks may return (false)"),
+                      optional_attribute("norm", Kind::kString,
+                                         "of gradients, by which candidates are found: l1, l2 or max (l1)"),
+                      optional_attribute("age", Kind::kString,
+                                         "whose steps correct a new block's moments: own, shared, or auto "
+                                         "(auto): own where an optimizer can")},
+       .infer =
+           [](const NodeSignature& node) {
+             const TensorType type = index_type(sparse_evolve_form(node).grid);
+             return std::vector<TensorType>{type, type};
+           },
+       .gradient_stops = true,
+       .sharding = evolve_rule,
+       // A random word a block.
+       .cost =
+           [](const NodeSignature& node) {
+             const SparseGrid grid = sparse_evolve_form(node).grid;
+             return streaming_cost(node, 40.0 * static_cast<double>(grid.cells() * grid.blocks()));
+           },
+       .positional = 0});
   registry.add({.name = "sparse_carry",
                 .doc = "(source i32 [R,C,slots], x [R,C,slots,...], fresh []) -> of each slot, what x has in the slot "
                        "of its cell that `source` names, or `fresh` where it is -1",
@@ -221,21 +221,21 @@ void register_sparse_evolve_ops(OpRegistry& registry) {
                 .gradient_stops = true,
                 .sharding = carry_rule,
                 .cost = [](const NodeSignature& node) { return streaming_cost(node, 0); }});
-  registry.add({.name = "sparse_explore",
-                .doc = "(explored i32 [R,C,words], index i32 [R,C,slots]) -> explored with the bit of each stored block "
-                       "set, and how many bits a cell has: f32 [R,C]",
-                .min_inputs = 2,
-                .max_inputs = 2,
-                .attributes = {cell, block},
-                .infer =
-                    [](const NodeSignature& node) {
-                      const SparseGrid grid = explore_grid(node);
-                      return std::vector<TensorType>{node.inputs[0],
-                                                     {DType::kF32, Shape{grid.cells_down, grid.cells_across}}};
-                    },
-                .gradient_stops = true,
-                .sharding = explore_rule,
-                .cost = [](const NodeSignature& node) { return streaming_cost(node, 0); }});
+  registry.add(
+      {.name = "sparse_explore",
+       .doc = "(explored i32 [R,C,words], index i32 [R,C,slots]) -> explored with the bit of each stored block "
+              "set, and how many bits a cell has: f32 [R,C]",
+       .min_inputs = 2,
+       .max_inputs = 2,
+       .attributes = {cell, block},
+       .infer =
+           [](const NodeSignature& node) {
+             const SparseGrid grid = explore_grid(node);
+             return std::vector<TensorType>{node.inputs[0], {DType::kF32, Shape{grid.cells_down, grid.cells_across}}};
+           },
+       .gradient_stops = true,
+       .sharding = explore_rule,
+       .cost = [](const NodeSignature& node) { return streaming_cost(node, 0); }});
   registry.add({.name = "sparse_candidates",
                 .doc = "(a [...,rows], b [...,columns], index i32 [R,C,slots]) -> i32 [R,C,slots]: of the blocks that "
                        "are not stored those where the sum of the products of a and b has the greatest norms, the "
@@ -274,7 +274,10 @@ std::pair<Tensor, Tensor> sparse_evolve(Tensor index, Tensor scores, Tensor coun
                         {"age", options.age}};
   if (options.regrow_pruned) attributes.set("regrow_pruned", true);
   std::vector<Tensor> operands{index, scores, counter};
-  if (candidates.valid()) operands.push_back(candidates);
+  if (candidates.valid()) {
+    operands.push_back(candidates);
+    attributes.set("norm", options.norm);
+  }
   const std::vector<Tensor> made = index.builder->ops("sparse_evolve", operands, std::move(attributes));
   return {made[0], made[1]};
 }
@@ -284,10 +287,9 @@ Tensor sparse_carry(Tensor source, Tensor x, Tensor fresh) {
 }
 
 std::pair<Tensor, Tensor> sparse_explore(Tensor explored, Tensor index, const SparseGrid& grid) {
-  const std::vector<Tensor> made =
-      index.builder->ops("sparse_explore", {explored, index},
-                         Attributes{{"cell", Dims{grid.cell_rows, grid.cell_columns}},
-                                    {"block", Dims{grid.block_rows, grid.block_columns}}});
+  const std::vector<Tensor> made = index.builder->ops("sparse_explore", {explored, index},
+                                                      Attributes{{"cell", Dims{grid.cell_rows, grid.cell_columns}},
+                                                                 {"block", Dims{grid.block_rows, grid.block_columns}}});
   return {made[0], made[1]};
 }
 

@@ -26,8 +26,8 @@ struct SparseEvolveForm {
   double prune_ratio = 0;
   Schedule schedule = Schedule::kCosine;
   int64_t prune_end = 0;
-  int64_t first = 0, last = 0;            ///< stored blocks of a cell until `ramp_begin` steps, and from `ramp_end` on
-  int64_t ramp_begin = 0, ramp_end = 0;   ///< between them by a cubic curve, steep at its beginning
+  int64_t first = 0, last = 0;           ///< stored blocks of a cell until `ramp_begin` steps, and from `ramp_end` on
+  int64_t ramp_begin = 0, ramp_end = 0;  ///< between them by a cubic curve, steep at its beginning
   bool by_gradient = false, regrow_pruned = false;
   uint64_t seed = 0, tensor = 0;
 };
@@ -42,9 +42,7 @@ inline uint64_t score_key(float score, int64_t number) {
   return uint64_t{std::bit_cast<uint32_t>(score) & 0x7fffffffu} << 32 | static_cast<uint32_t>(number);
 }
 /// The same with the greatest score first.
-inline uint64_t falling_key(float score, int64_t number) {
-  return score_key(score, number) ^ 0xffffffff00000000u;
-}
+inline uint64_t falling_key(float score, int64_t number) { return score_key(score, number) ^ 0xffffffff00000000u; }
 /// The number in a key.
 inline int32_t number_of_key(uint64_t key) { return static_cast<int32_t>(key & 0xffffffffu); }
 

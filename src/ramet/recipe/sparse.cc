@@ -45,9 +45,19 @@ void check_changes(const Recipe& recipe) {
                  .expected = "f32 or bf16",
                  .remedy = "Set sparse.regrow = \"random\""});
   if (sparse.every > 0) return;
-  for (const char* key : {"first_density", "prune_ratio", "prune_schedule", "until", "score", "regrow", "regrow_pruned",
-                          "age", "ramp_from", "ramp_until"})
-    if (recipe.places.count(std::string("sparse.") + key))
+  const Recipe::Sparse plain;
+  const std::pair<const char*, bool> given[] = {{"first_density", sparse.first_density.has_value()},
+                                                {"prune_ratio", sparse.prune_ratio != plain.prune_ratio},
+                                                {"prune_schedule", sparse.prune_schedule != plain.prune_schedule},
+                                                {"until", sparse.until != plain.until},
+                                                {"score", sparse.score != plain.score},
+                                                {"regrow", sparse.regrow != plain.regrow},
+                                                {"regrow_pruned", sparse.regrow_pruned != plain.regrow_pruned},
+                                                {"age", sparse.age != plain.age},
+                                                {"ramp_from", sparse.ramp_from != plain.ramp_from},
+                                                {"ramp_until", sparse.ramp_until != plain.ramp_until}};
+  for (const auto& [key, is_given] : given)
+    if (is_given)
       throw Error({.what = "a key of patterns that change, which never change",
                    .where = recipe.where(std::string("sparse.") + key),
                    .found = "sparse.every = 0",

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "ramet/base/error.h"
+#include "ramet/ir/part_of.h"
 #include "ramet/model/evolve.h"
 #include "ramet/model/sparsify.h"
 #include "ramet/ops/build.h"
@@ -71,6 +72,61 @@ std::set<std::string> own_step_values(const Model& model, const TrainOptions& op
 }
 
 std::string births_name(const std::string& values) { return "optimizer.birth." + values; }
+
+bool grows_by_gradient(const Graph& program) {
+  for (const auto& [index, id] : evolving_nodes(program))
+    if (program.node(id).inputs.size() == 4) return true;
+  return false;
+}
+
+std::vector<std::string> values_by_gradient(const Model& model, const Graph& program) {
+  const std::map<std::string, NodeId> nodes = evolving_nodes(program);
+  std::vector<std::string> values;
+  for (const SparseWeight& weight : sparse_weights(model))
+    if (nodes.count(weight.index.name)) values.push_back(weight.values.name);
+  return values;
+}
+
+Graph candidates_graph(const Model& model, const Graph& program, const Graph& both) {
+  const std::map<std::string, NodeId> nodes = evolving_nodes(program);
+  std::map<ValueId, std::vector<NodeId>> products;  // that make gradients, by the value of the index
+  for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id)
+    if (both.node(id).op->name == "sparse_outer") products[both.node(id).inputs[2]].push_back(id);
+  Graph graph(kCandidates);
+  GraphCopier copier(both, graph);
+  copier.copy_inputs();
+  for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id) copier.copy_node(id);
+  GraphBuilder build(graph);
+  std::vector<GraphOutput> wanted;
+  for (const SparseWeight& weight : sparse_weights(model)) {
+    const auto evolving = nodes.find(weight.index.name);
+    if (evolving == nodes.end()) continue;
+    const ValueId index = both.find_input(weight.index.name);
+    const auto found = products.find(index);
+    if (index == kNoValue || found == products.end())
+      throw Error({.what = "the loss does not depend on a sparse weight, whose new blocks are found by its gradient",
+                   .where = "'" + weight.name + "'",
+                   .remedy = "Let new blocks be drawn, or leave the weight dense"});
+    const InfoScope scope(build, copier.info(found->second.front()));
+    // The uses of a shared weight are one product over the tokens of all.
+    Tensor sides[2];
+    for (size_t side = 0; side < 2; ++side) {
+      std::vector<Tensor> uses;
+      for (const NodeId product : found->second) uses.push_back(build.tensor(copier[both.node(product).inputs[side]]));
+      sides[side] = uses.front();
+      if (uses.size() == 1) continue;
+      for (Tensor& use : uses) use = reshape(use, {-1, use.shape().dim(-1)});
+      sides[side] = concat(uses, 0);
+    }
+    const std::string name = model::candidates_name(weight.name);
+    build.output(name,
+                 sparse_candidates(sides[0], sides[1], build.tensor(copier[index]), weight.grid,
+                                   program.node(evolving->second).attributes.get_string("norm")),
+                 OutputRole::kState);
+    wanted.push_back(*graph.find_output(name));
+  }
+  return part_of(graph, kCandidates, wanted);
+}
 
 Graph with_carried_states(const Model& model, const TrainOptions& options, const StepGraph& step,
                           const Graph& program) {

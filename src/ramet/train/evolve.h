@@ -2,6 +2,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "ramet/model/model.h"
 #include "ramet/runtime/cluster.h"
@@ -22,6 +23,15 @@ std::set<std::string> own_step_values(const Model& model, const TrainOptions& op
 /// The name of the state f32 [R, C, slots, 1, 1] that holds, for the values of a sparse weight, the number of updates
 /// that were made before each block was new.
 std::string births_name(const std::string& values);
+
+/// Whether new blocks of a program's sparse weights are those with the greatest gradients.
+bool grows_by_gradient(const Graph& program);
+/// Values of the sparse weights whose new blocks are found so.
+std::vector<std::string> values_by_gradient(const Model& model, const Graph& program);
+/// The graph that finds the candidates of `program`, of `both`: the loss and its gradients by those values.
+Graph candidates_graph(const Model& model, const Graph& program, const Graph& both);
+/// The name of the program that does it.
+inline constexpr const char* kCandidates = "evolve_candidates";
 
 /// Lets the values of sparse weights, and all that the optimizer keeps of them, follow their blocks in a program of a
 /// step whose states are complete. Throws Error naming the state for those that cannot, and for frozen weights.

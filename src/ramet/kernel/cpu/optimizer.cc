@@ -49,8 +49,8 @@ void sgd(const UpdateArguments& call) {
 HWY_INLINE void correct(const UpdateArguments& call, int64_t i, int64_t count, Vf& inverse1, Vf& inverse2) {
   const Df d;
   const hn::RebindToSigned<Df> di;
-  const auto steps = hn::Max(hn::Zero(di), hn::ConvertTo(di, hn::Sub(hn::Set(d, call.updates),
-                                                                     load_part(call.birth + i, count))));
+  const auto steps =
+      hn::Max(hn::Zero(di), hn::ConvertTo(di, hn::Sub(hn::Set(d, call.updates), load_part(call.birth + i, count))));
   inverse1 = hn::GatherIndex(d, call.inverses1, hn::Min(steps, hn::Set(di, call.last_steps1)));
   inverse2 = hn::GatherIndex(d, call.inverses2, hn::Min(steps, hn::Set(di, call.last_steps2)));
 }

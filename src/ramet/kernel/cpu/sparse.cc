@@ -575,9 +575,8 @@ const float* cpu::OuterPatch::run(const void* a, int64_t a_width, const void* b,
     };
     pack(a, a_width, rows_, left);
     pack(b, b_width, columns_, right);
-    team.split(down, 1, [&](int64_t from, int64_t end, int) {
-      HWY_DYNAMIC_DISPATCH(SparseOuterLines)(call, from, end, next);
-    });
+    team.split(down, 1,
+               [&](int64_t from, int64_t end, int) { HWY_DYNAMIC_DISPATCH(SparseOuterLines)(call, from, end, next); });
   }
   return call.out;
 }

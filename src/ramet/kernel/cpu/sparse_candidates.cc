@@ -1,5 +1,5 @@
-// The blocks of a sparse matrix that are not stored, by the size of their gradients. The gradient of some rows of a cell
-// is there at a time, so no dense matrix is.
+// The blocks of a sparse matrix that are not stored, by the size of their gradients. The gradient of some rows of a
+// cell is there at a time, so no dense matrix is.
 
 #include <algorithm>
 #include <numeric>
@@ -80,7 +80,8 @@ void run(const NodeSignature& node, const SparseCandidatesForm& form, const Kern
           ++stored;
           continue;
         }
-        const int64_t i = at / grid.blocks_across() * grid.block_rows, j = at % grid.blocks_across() * grid.block_columns;
+        const int64_t i = at / grid.blocks_across() * grid.block_rows,
+                      j = at % grid.blocks_across() * grid.block_columns;
         float norm = 0;
         for (int64_t e = 0; e < grid.block_elements(); ++e)
           norm = ops::block_norm(form.norm, norm,

@@ -261,16 +261,13 @@ void add_cpu_sparse_evolve(Backend& backend) {
       });
   cpu::add_hwy(
       backend, "sparse_carry", {},
-      [](const NodeSignature& node, int) {
-        return [node](const KernelContext& context) { run_carry(node, context); };
-      },
+      [](const NodeSignature& node, int) { return [node](const KernelContext& context) { run_carry(node, context); }; },
       {}, {}, true);
-  cpu::add_hwy(
-      backend, "sparse_explore", {},
-      [](const NodeSignature& node, int) {
-        return [node](const KernelContext& context) { run_explore(node, context); };
-      },
-      {}, {{0, 0}});
+  cpu::add_hwy(backend, "sparse_explore", {},
+               [](const NodeSignature& node, int) {
+                 return [node](const KernelContext& context) { run_explore(node, context); };
+               },
+               {}, {{0, 0}});
 }
 
 }  // namespace ramet::kernel

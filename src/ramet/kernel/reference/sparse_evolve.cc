@@ -58,7 +58,8 @@ void sparse_evolve(const ReferenceOperands& operands) {
     }
     std::vector<int32_t> grown;
     if (candidates)
-      for (int64_t i = 0; i < change.grown && candidates[at + i] != kUnusedSlot; ++i) grown.push_back(candidates[at + i]);
+      for (int64_t i = 0; i < change.grown && candidates[at + i] != kUnusedSlot; ++i)
+        grown.push_back(candidates[at + i]);
     else
       grown = grown_blocks(form, form.regrow_pruned ? kept : stored, change.grown, random,
                            grid.slots == 0 ? 0 : position.index(at) / grid.slots);
@@ -117,8 +118,8 @@ void sparse_candidates(const ReferenceOperands& operands) {
       if (std::find(begin, end, block) != end) continue;
       float norm = 0;
       for (int64_t e = 0; e < grid.block_elements(); ++e) {
-        const int64_t row = cell / grid.cells_across * grid.cell_rows +
-                            block / grid.blocks_across() * grid.block_rows + e / grid.block_columns;
+        const int64_t row = cell / grid.cells_across * grid.cell_rows + block / grid.blocks_across() * grid.block_rows +
+                            e / grid.block_columns;
         const int64_t column = cell % grid.cells_across * grid.cell_columns +
                                block % grid.blocks_across() * grid.block_columns + e % grid.block_columns;
         double sum = 0;
