@@ -35,7 +35,7 @@ int eval(const SubjectArguments& arguments, const Session& session) {
     for (const auto& remark : preparation.workload.remarks) warn(remark);
   if (preparation.task && !task_split(*preparation.task, "dev")->labelled())
     throw Error({.what = "the file has no answers to measure against", .where = subject.recipe.where("task.dev")});
-  if (!preparation.workload.held_out && !preparation.task)
+  if (!preparation.workload.held_out && !preparation.workload.evaluator)
     throw kind_of(subject.recipe).without_samples(subject.recipe, true);
   if (preparation.recipe.train.evaluation.batches == 0)
     throw Error({.what = "the recipe evaluates no batches",

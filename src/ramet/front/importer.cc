@@ -20,6 +20,15 @@ bool is_decomposed(std::string_view op) {
   return !(op.ends_with("_") && !op.ends_with("__")) && op.find("higher_order") == std::string_view::npos;
 }
 
+[[noreturn]] void refuse_operator(std::string_view op) {
+  throw Error(
+      {.what = "the operator is not supported",
+       .remedy = is_decomposed(op)
+                     ? "Compute the same from operators that Ramet has (ramet.torch_operators() lists them), or "
+                       "compute it outside of the module and pass the result as an input"
+                     : "Call run_decompositions({}) on the exported program"});
+}
+
 }  // namespace
 
 Importer::Importer(const TracedProgram& program, Graph& graph, Options options)
@@ -73,28 +82,37 @@ bool Importer::depends_on_refused(const TracedCall& call) const {
 void Importer::run() {
   for (const TracedCall& call : program_.calls) {
     if (options_.skip.count(&call)) continue;
-    if (depends_on_refused(call)) {
-      refused_.insert(call.outputs.begin(), call.outputs.end());
-      continue;
-    }
     try {
+      if (!find_operator(call.op)) refuse_operator(call.op);
+      if (depends_on_refused(call)) {
+        refused_.insert(call.outputs.begin(), call.outputs.end());
+        continue;
+      }
       translate(call);
     } catch (const Error& error) {
-      const ErrorParts& parts = error.parts();
-      std::string why = parts.what;
-      if (!parts.found.empty()) why += "; found " + parts.found;
-      if (!parts.expected.empty()) why += "; expected " + parts.expected;
-      refusals_.push_back({call.op, call.origin, call.module, why, parts.remedy});
-      refused_.insert(call.outputs.begin(), call.outputs.end());
+      refuse_call(call, error.parts());
     }
   }
 }
 
+void Importer::refuse_call(const TracedCall& call, const ErrorParts& parts) {
+  constexpr const char* kRemedy =
+      "Write the call in another form, or compute its result outside of the module and pass the result as an input";
+  std::string why = parts.what;
+  if (!parts.found.empty()) why += "; found " + parts.found;
+  if (!parts.expected.empty()) why += "; expected " + parts.expected;
+  const auto class_of = program_.modules.find(call.module);
+  std::string place = call.origin;
+  if (place.empty() && !call.module.empty()) place = "module '" + call.module + "'";
+  if (call.origin.empty() && class_of != program_.modules.end())
+    place += (place.empty() ? "module " : " ") +
+             ("(" + class_of->second.substr(class_of->second.find_last_of('.') + 1) + ")");
+  refusals_.push_back({call.op, place, why, parts.remedy.empty() ? kRemedy : parts.remedy});
+  refused_.insert(call.outputs.begin(), call.outputs.end());
+}
+
 void Importer::translate(const TracedCall& call) {
   const OperatorEntry* entry = find_operator(call.op);
-  if (!entry)
-    throw Error({.what = "the operator is not supported",
-                 .remedy = is_decomposed(call.op) ? "" : "Call run_decompositions({}) on the exported program"});
   const Translation at(*this, call);
   bool complex = false;
   const auto check = [&](const std::string& name) {
@@ -106,14 +124,7 @@ void Importer::translate(const TracedCall& call) {
   NodeInfo info(call.module);
   std::replace(info.name.begin(), info.name.end(), '.', '/');
   info.origin = call.origin;
-  // The part of the innermost module that is one.
-  for (std::string path = call.module; !path.empty(); path.erase(std::min(path.rfind('.'), path.size())))
-    if (const auto part = options_.parts.find(path); part != options_.parts.end()) {
-      info.part = part->second;
-      break;
-    } else if (path.find('.') == std::string::npos) {
-      break;
-    }
+  if (const auto part = options_.parts.find(&call); part != options_.parts.end()) info.part = part->second;
   const InfoScope scope(build_, std::move(info));
   std::vector<Tensor> made;
   try {

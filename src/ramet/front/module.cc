@@ -305,7 +305,7 @@ class ModuleImport {
     return {.trains = training,
             .seed = static_cast<int64_t>(module_.seed),
             .inputs = input_values(program),
-            .parts = parts_};
+            .parts = parts_of_calls(program, parts_)};
   }
 
   /// Of the evaluation: those that the training does not have as well.
@@ -340,11 +340,12 @@ class ModuleImport {
       }
       if (!value.valid()) {
         if (importer.refusals().empty())
-          importer.refuse({"buffer '" + output.target + "'", "", "", "its next value is not supported"});
+          importer.refuse({"buffer '" + output.target + "'", "", "its next value is not supported",
+                           "Compute the value outside of the module, or keep the buffer as it is"});
         continue;
       }
       if (buffer.kind == StateKind::kDeferred && buffer.type.dtype != DType::kF32) {
-        importer.refuse({"buffer '" + output.target + "'", "", "",
+        importer.refuse({"buffer '" + output.target + "'", "",
                          "a running statistic must be f32; found " + buffer.type.text(),
                          "Convert the module with module.float()"});
         continue;
@@ -548,7 +549,7 @@ class ModuleImport {
   std::map<std::string, int64_t> sizes_{};  ///< elements of parameters
   std::vector<StateTensor> state_order_{};
   std::map<std::string, BufferFold, std::less<>> folds_{};
-  std::map<std::string, Part, std::less<>> parts_{};
+  ModuleParts parts_{};
 };
 
 }  // namespace
@@ -567,24 +568,26 @@ void throw_refusals(const std::string& name, const std::vector<Refusal>& refusal
     });
     if (group == groups.end()) group = groups.insert(group, {&refusal});
     ++group->count;
-    const std::string place = refusal.origin.empty() ? refusal.module : refusal.origin;
-    const bool known = std::find(group->places.begin(), group->places.end(), place) != group->places.end();
-    if (!place.empty() && !known) group->places.push_back(place);
+    const bool known = std::find(group->places.begin(), group->places.end(), refusal.place) != group->places.end();
+    if (!refusal.place.empty() && !known) group->places.push_back(refusal.place);
   }
+  const std::string& remedy = groups.front().first->remedy;
+  const bool one_remedy =
+      std::all_of(groups.begin(), groups.end(), [&](const Group& group) { return group.first->remedy == remedy; });
   std::string found;
   for (const Group& group : groups) {
-    found += "\n  " + group.first->op;
     std::string places;
     for (size_t i = 0; i < std::min(group.places.size(), kMostLines); ++i)
       places += (places.empty() ? "" : ", ") + group.places[i];
     if (group.places.size() > kMostLines) places += ", ...";
-    if (group.count > 1) places = std::to_string(group.count) + "x" + (places.empty() ? "" : "; " + places);
-    if (!places.empty()) found += " (" + places + ")";
-    found += ": " + group.first->why + ".";
-    if (!group.first->remedy.empty()) found += " " + group.first->remedy + ".";
+    found += "\n  " + group.first->op + " (" + std::to_string(group.count) + "x" +
+             (places.empty() ? "" : "; " + places) + "): " + group.first->why;
+    if (!one_remedy) found += ". " + group.first->remedy;
   }
-  throw UnsupportedOp(
-      {.what = "the module uses what is not supported", .where = "module '" + name + "'", .found = found});
+  throw UnsupportedOp({.what = "the module uses what is not supported",
+                       .where = "module '" + name + "'",
+                       .found = found,
+                       .remedy = one_remedy ? remedy : ""});
 }
 
 TensorData ModuleTensor::values() const {
