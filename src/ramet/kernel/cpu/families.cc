@@ -17,7 +17,6 @@ void add_all(Backend& backend) {
   add_cpu_gather(backend);
   add_cpu_take(backend);
   add_cpu_sparse(backend);
-  add_cpu_sparse_evolve(backend);
   add_cpu_neighbors(backend);
   add_cpu_pairs(backend);
   add_cpu_sparse_rows(backend);

@@ -25,7 +25,6 @@ void add_cpu_reduce(Backend& backend);
 void add_cpu_gather(Backend& backend);
 void add_cpu_take(Backend& backend);
 void add_cpu_sparse(Backend& backend);
-void add_cpu_sparse_evolve(Backend& backend);
 void add_cpu_neighbors(Backend& backend);
 void add_cpu_pairs(Backend& backend);
 void add_cpu_sparse_rows(Backend& backend);

@@ -592,6 +592,8 @@ std::string refuse_types(const NodeSignature& node) {
 }  // namespace
 
 void add_cpu_sparse(Backend& backend) {
+  cpu::add_sparse_evolve(backend);
+  cpu::add_sparse_candidates(backend);
   cpu::add_hwy(
       backend, "sparse_matmul", refuse_types,
       [](const NodeSignature& node, int) {

@@ -54,7 +54,8 @@ class OuterPatch {
   int64_t rows_, columns_, side_;
 };
 
-/// Adds the kernel of `sparse_candidates`.
+/// Adds the kernels of patterns that change.
+void add_sparse_evolve(Backend& backend);
 void add_sparse_candidates(Backend& backend);
 
 }  // namespace ramet::kernel::cpu

@@ -247,8 +247,7 @@ void run_explore(const NodeSignature& node, const KernelContext& context) {
 
 }  // namespace
 
-void add_cpu_sparse_evolve(Backend& backend) {
-  cpu::add_sparse_candidates(backend);
+void cpu::add_sparse_evolve(Backend& backend) {
   cpu::add_hwy(
       backend, "sparse_evolve", {},
       [](const NodeSignature& node, int) {
