@@ -89,7 +89,7 @@ class Bench:
     def train(self, name, variant, rate, seed):
         """The run's end and its steps; None when the time is up before."""
         folder = self.folder / f"{name.replace(', ', '-').replace(' ', '-')}-{rate:g}-{seed}"
-        log = folder.with_suffix(".jsonl")
+        log, problems = (folder.parent / (folder.name + ending) for ending in (".jsonl", ".errors"))
         lines = self.lines(log)
         if not any(map(self.is_end, lines)):
             if time.monotonic() >= self.until:
@@ -98,7 +98,7 @@ class Bench:
             words = [f"--set={key}={value}" for key, value in self.settings(variant, rate, seed).items()]
             start = ["--resume", folder] if any(folder.glob("checkpoints/*")) else [EXAMPLES[self.args.model], *words, "--run", folder]
             command = [self.ramet, "train", *start, "--threads", self.args.threads, "--json"]
-            with log.open("a") as out, log.with_suffix(".errors").open("w") as errors:
+            with log.open("a") as out, problems.open("w") as errors:
                 work = subprocess.Popen([str(word) for word in command], stdout=out, stderr=errors, cwd=ROOT)
                 try:
                     status = work.wait(None if math.isinf(self.until) else max(5, self.until - time.monotonic()))
@@ -106,7 +106,7 @@ class Bench:
                     work.send_signal(signal.SIGINT)
                     status = work.wait()
             if status != 0:
-                sys.exit(f"{name} failed:\n{log.with_suffix('.errors').read_text()[-2000:]}")
+                sys.exit(f"{name} failed:\n{problems.read_text()[-2000:]}")
             lines = self.lines(log)
             if not any(map(self.is_end, lines)):
                 return None
