@@ -13,12 +13,14 @@ from ramet.errors import Error, ShapeError
 
 from . import _export
 from ._compile import source_of_training
+from ._optimizers import KINDS
 from ._options import Options
 from ._weights import Weights, give_back, is_released
 
 CLASSES = {"sgd": "Sgd", "adam": "Adam", "adamw": "AdamW", "lamb": "Lamb", "lars": "Lars", "lion": "Lion",
            "adafactor": "Adafactor", "rmsprop": "Rmsprop", "adagrad": "Adagrad"}
 NARROW = ("sgd", "adam", "adamw", "lamb")  # whose moments may be bf16
+MOMENTS = {"adam": 2, "adamw": 2, "lamb": 2, "lion": 1, "adagrad": 1}  # for each element of a weight, at least
 GROUP_OPTIONS = ("weight_decay", "beta1", "beta2", "epsilon", "momentum")
 
 
@@ -76,7 +78,20 @@ def _train_options(source, model, options: Options):
         loss_scale=0.0 if options.loss_scale is None else float(options.loss_scale),
         loss_mean_of_step=options.loss_mean is not None, moments=options.moments, seed=options.seed,
         update_in_backward=options.update_in_backward, layout=options.layout,
-        threads=options.threads, device_memory=options.memory_bytes(), device=options.device)
+        threads=options.threads, device_memory=options.memory_bytes(), device_memory_share=options.memory_share(),
+        device=options.device)
+
+
+def _reserve(optimizer, options):
+    """Memory for a part of what the program will hold, taken while PyTorch exports the module: weights and the optimizer's
+    states, or its states alone where the module gives its weights back. Other parts depend on the compilation."""
+    kind = KINDS.get(type(optimizer))
+    if kind is None or not all(word.startswith("recompute=") for word in options.layout.split()):
+        return ramet.MemoryReserve(0)
+    weights = sum(each.numel() for group in optimizer.param_groups for each in group["params"] if each.requires_grad)
+    of_states = MOMENTS.get(kind.kind, 0) * (2 if options.moments == "bf16" else 4)
+    # Parameters that get no gradient have no states.
+    return ramet.MemoryReserve(int(0.9 * weights * (of_states + (0 if options.release_module else 4))))
 
 
 class TrainingModel:
@@ -89,7 +104,7 @@ class TrainingModel:
 
     def __init__(self, source, options: Options, began=None):
         """`began`: time.perf_counter() before the export; None: the source was made before."""
-        self._source, self._process = source, os.getpid()
+        self._source, self._process, self._stepped = source, os.getpid(), False
         self.options = options
         module = source.module
         self._first_names = self._names_of_states(module)
@@ -108,8 +123,10 @@ class TrainingModel:
             held = set(self._model.weights)
             weights.release({name for name in source.trained if self._first_names[name] in held})
         self._train_options = _train_options(source, self._model, options)
+        self._trim()
         self._training = ramet.Training(self._model, self._train_options)
         weights.close()
+        self._trim()
         self.build_seconds = {"export": exported - (began or before), "import": imported - exported,
                               "compile": time.perf_counter() - imported}
         """How long torch.export took for the programs and their text, Ramet's import of them, and their compilation with all
@@ -123,6 +140,10 @@ class TrainingModel:
                       for name, tensor in module.state_dict(keep_vars=True).items() if isinstance(tensor, torch.Tensor)}
         if source.plan.optimizer.state:
             self.load_optimizer_state_dict(source.plan.optimizer.state_dict())
+
+    def _trim(self):
+        if self.options.memory == "low":
+            ramet.trim_memory()
 
     @staticmethod
     def _names_of_states(module):
@@ -181,17 +202,33 @@ class TrainingModel:
                         remedy="Its threads did not survive the fork. Call it in the process that made it, or use the "
                                "start method 'spawn' and compile there")
 
-    def _tensors(self, arguments, keywords, where, samples=None):
-        """Samples of a call by the program's names; `samples`: their number, or a multiple of the micro-batch."""
+    def _filled(self, tensors, samples):
+        """An incomplete batch with added samples, as Options.pad_last says."""
+        fills = self.options.pad_last
+        if unknown := sorted(set(fills) - {name for name, _ in tensors}):
+            raise Error("no input of this name", where="Options.pad_last", found=", ".join(unknown),
+                        expected=", ".join(name for name, _ in tensors))
+        filled = []
+        for name, tensor in tensors:
+            added = tensor[-1:] if name not in fills else torch.full_like(tensor[-1:], fills[name])
+            filled.append((name, torch.cat([tensor, added.expand(samples - tensor.shape[0], *tensor.shape[1:])])))
+        return filled
+
+    def _tensors(self, arguments, keywords, where, samples=None, fills=False):
+        """Samples of a call by the program's names; `samples`: their number, or a multiple of the micro-batch. `fills`:
+        whether an incomplete batch may be filled up."""
         tensors = self._source.inputs.tensors_of(arguments, keywords, where)
         count, micro = tensors[0][1].shape[0], self._source.inputs.samples
+        whole = samples if samples is not None else -(-count // micro) * micro
+        if fills and self.options.pad_last and count < whole:
+            tensors, count = self._filled(tensors, whole), whole
         if samples is not None and count != samples:
             last = count < samples
             raise ShapeError("samples that are not those of one step" if not last else "an incomplete batch", where=where,
                              found=f"{count} samples",
                              expected=f"{samples}: {micro} of the example's micro-batch x {self.options.micro_batches} "
                                       "micro-batches",
-                             remedy="Leave the last batch out (DataLoader(drop_last=True))" if last else
+                             remedy="Leave the last batch out (DataLoader(drop_last=True)), or fill it up (Options.pad_last)" if last else
                                     "Compile with Options(micro_batches=...) that fit the batch")
         return self._source.feed(tensors)
 
@@ -200,10 +237,13 @@ class TrainingModel:
         no weight, when the loss is not finite."""
         self._check_process()
         plan = self._source.plan
-        feed = self._tensors(arguments, keywords, f"step {self.steps_done + 1}", self.samples_per_step)
+        feed = self._tensors(arguments, keywords, f"step {self.steps_done + 1}", self.samples_per_step, fills=True)
         plan.check_unchanged()
         rates = {name: rate for name, rate in plan.rates().items() if name in self._groups}
         result = self._training.step(feed, group_rates=rates)
+        if not self._stepped:
+            self._stepped = True
+            self._trim()
         plan.optimizer._opt_called = True  # torch's schedulers look whether the optimizer has stepped
         return StepResult(result.step, result.loss, result.gradient_norm, result.skipped, rates, result.seconds,
                           {name: value for name, value in result.metrics.items() if name != "loss"})
@@ -211,7 +251,7 @@ class TrainingModel:
     def evaluate(self, *arguments, **keywords):
         """The loss and metrics of whole micro-batches of samples, in evaluation mode."""
         self._check_process()
-        feed = self._tensors(arguments, keywords, "evaluate()")
+        feed = self._tensors(arguments, keywords, "evaluate()", fills=True)
         metrics = dict(self._training.evaluate(feed))
         return Evaluation(metrics.pop("loss"), metrics)
 
@@ -333,4 +373,7 @@ def training_model(module, optimizer, example, loss=None, options=None):
     if not isinstance(options, Options):
         raise Error("no options", where="options", found=type(options).__name__, expected="ramet.torch.Options(...)")
     began = time.perf_counter()
-    return TrainingModel(source_of_training(module, example, loss, optimizer, options), options, began)
+    if options.memory == "low":
+        ramet.trim_memory()  # imports have read most of libraries that stay unused
+    with _reserve(optimizer, options):
+        return TrainingModel(source_of_training(module, example, loss, optimizer, options), options, began)

@@ -6,13 +6,9 @@
 
 #include "ramet/base/error.h"
 #include "ramet/front/table.h"
-#include "ramet/kernel/interpret.h"
 
 namespace ramet::front {
 namespace {
-
-/// The most bytes that one value has which is computed before the program runs.
-constexpr int64_t kMostKnownBytes = int64_t{64} << 20;
 
 /// Whether an operator can stand in a program behind run_decompositions: those that change their arguments, and calls
 /// of inner graphs, cannot.
@@ -32,7 +28,7 @@ bool is_decomposed(std::string_view op) {
 }  // namespace
 
 Importer::Importer(const TracedProgram& program, Graph& graph, Options options)
-    : program_(program), build_(graph), options_(std::move(options)) {
+    : program_(program), build_(graph), options_(std::move(options)), known_(graph) {
   for (const TracedCall& call : program_.calls)
     if (!options_.skip.count(&call)) each_tensor_of(call, [&](const std::string& name) { reads_.insert(name); });
   for (const TracedOutput& output : program_.outputs) reads_.insert(output.value);
@@ -166,65 +162,7 @@ void Importer::keep_outputs(const TracedCall& call, const std::vector<Tensor>& m
   }
 }
 
-namespace {
-
-/// Evaluates values of a graph that depend on no input, and remembers what it found.
-class Folder {
- public:
-  Folder(const Graph& graph, std::map<ValueId, std::optional<TensorData>>& known) : graph_(graph), known_(known) {}
-
-  const TensorData* run(ValueId wanted) {
-    std::vector<ValueId> stack = {wanted};
-    while (!stack.empty()) {
-      const ValueId id = stack.back();
-      if (known_.count(id)) {
-        stack.pop_back();
-        continue;
-      }
-      const NodeId producer = graph_.value(id).producer;
-      if (producer == kNoNode || graph_.type(id).bytes() > kMostKnownBytes) {
-        forget(id), stack.pop_back();
-        continue;
-      }
-      bool ready = true, possible = true;
-      for (const ValueId input : graph_.node(producer).inputs) {
-        const auto found = known_.find(input);
-        if (found == known_.end()) {
-          stack.push_back(input), ready = false;
-          break;
-        }
-        possible = possible && found->second.has_value();
-      }
-      if (!possible)
-        forget(id), stack.pop_back();
-      else if (ready)
-        evaluate(producer), stack.pop_back();
-    }
-    const auto& found = known_.at(wanted);
-    return found ? &*found : nullptr;
-  }
-
- private:
-  void forget(ValueId id) { known_[id] = std::nullopt; }
-  void evaluate(NodeId id) {
-    const Node& node = graph_.node(id);
-    for (const ValueId output : node.outputs)
-      if (graph_.type(output).bytes() > kMostKnownBytes) return void(known_[output] = std::nullopt);
-    std::vector<HostTensor> inputs;
-    for (const ValueId input : node.inputs) inputs.push_back(known_.at(input)->tensor());
-    std::vector<HostTensor> outputs = kernel::interpret_node(graph_.signature(id), reference_backend(), inputs);
-    for (size_t i = 0; i < outputs.size(); ++i) known_[node.outputs[i]] = TensorData(std::move(outputs[i]));
-  }
-
-  const Graph& graph_;
-  std::map<ValueId, std::optional<TensorData>>& known_;
-};
-
-}  // namespace
-
-const TensorData* Importer::known(Tensor tensor) {
-  return tensor.valid() ? Folder(build_.graph(), known_).run(tensor.id) : nullptr;
-}
+const TensorData* Importer::known(Tensor tensor) { return tensor.valid() ? known_.find(tensor.id) : nullptr; }
 
 Tensor Importer::counter() {
   const ValueId known = build_.graph().find_input("counter");
@@ -253,6 +191,7 @@ void Importer::fold_buffer(const TracedCall& call, const std::string& argument, 
 
 GraphBuilder& Translation::build() const { return importer_.build(); }
 bool Translation::trains() const { return importer_.trains(); }
+bool Translation::draws() const { return importer_.draws(); }
 
 namespace {
 

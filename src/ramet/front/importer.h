@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ramet/base/error.h"
+#include "ramet/front/known_values.h"
 #include "ramet/front/program.h"
 #include "ramet/front/translation.h"
 #include "ramet/model/model.h"
@@ -59,8 +60,9 @@ ImportedModel import_module(TracedModule module);
 struct Refusal {
   std::string op, place, why, remedy;
 };
-/// Throws the Error that lists refusals of the module `name`.
-[[noreturn]] void throw_refusals(const std::string& name, const std::vector<Refusal>& refusals);
+/// Throws the Error that lists refusals of the module `name`, or of what else `kind` says it is.
+[[noreturn]] void throw_refusals(const std::string& name, const std::vector<Refusal>& refusals,
+                                 const std::string& kind = "module");
 
 /// What the value of an input is in the graph.
 struct InputValue {
@@ -86,12 +88,15 @@ struct BufferFold {
 };
 /// The changes of buffers that are recognised from their calls: sums, averages and copies (front/buffers.cc).
 std::map<std::string, BufferFold, std::less<>> recognise_folds(const TracedProgram& program);
+/// Adds the changes of buffers that torch.export does not record: the running statistics of instance norms.
+void record_statistics(TracedProgram& program);
 
 /// Translates the calls of one program to nodes of a graph.
 class Importer {
  public:
   struct Options {
     bool trains = false;  ///< the graph of training
+    bool draws = false;   ///< of training, and of an evaluation that is traced as such: calls draw random numbers
     int64_t seed = 0;
     std::map<std::string, InputValue, std::less<>> inputs{};  ///< by the names of the program's values
     std::map<const TracedCall*, Part> parts{};                ///< of calls
@@ -108,6 +113,7 @@ class Importer {
   GraphBuilder& build() { return build_; }
   const TracedProgram& program() const { return program_; }
   bool trains() const { return options_.trains; }
+  bool draws() const { return options_.draws; }
   int64_t seed() const { return options_.seed; }
 
   /// A value of the program; an invalid tensor where it has none, because its call was refused.
@@ -144,7 +150,7 @@ class Importer {
   Options options_;
   std::map<std::string, Tensor, std::less<>> values_{};
   std::set<std::string, std::less<>> reads_{}, refused_{};
-  std::map<ValueId, std::optional<TensorData>> known_{};
+  KnownValues known_;
   std::map<std::string, int> random_names_{};
   std::map<std::string, MadeFold> folds_{};
   std::vector<Refusal> refusals_{};

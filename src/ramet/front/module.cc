@@ -4,10 +4,10 @@
 
 #include "ramet/base/error_types.h"
 #include "ramet/front/importer.h"
+#include "ramet/front/model_support.h"
 #include "ramet/front/patterns.h"
 #include "ramet/ir/part_of.h"
 #include "ramet/transform/filled_state.h"
-#include "ramet/transform/infer_axes.h"
 
 namespace ramet::front {
 namespace {
@@ -88,6 +88,7 @@ class ModuleImport {
         check_types(**program);
         check_order(**program);
         narrow_doubles(**program);
+        if (program == &module_.training) record_statistics(**program);
         **program = fuse_patterns(std::move(**program));
       }
     evaluation_ = module_.evaluation ? &*module_.evaluation : &*module_.training;
@@ -303,6 +304,7 @@ class ModuleImport {
 
   Importer::Options options_of(const TracedProgram& program, bool training) {
     return {.trains = training,
+            .draws = training || module_.evaluation.has_value(),
             .seed = static_cast<int64_t>(module_.seed),
             .inputs = input_values(program),
             .parts = parts_of_calls(program, parts_)};
@@ -475,22 +477,11 @@ class ModuleImport {
 
   /// Parameters that the loss does not depend on are constants, as torch leaves them untouched.
   void settle_weights() {
-    const Graph& graph = model_.forward;
-    std::vector<bool> reached(graph.values().size(), false);
-    reached[static_cast<size_t>(graph.find_output("loss")->value)] = true;
-    for (auto id = static_cast<NodeId>(graph.nodes().size()) - 1; id >= 0; --id) {
-      const Node& node = graph.node(id);
-      const bool any = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                   [&](ValueId value) { return reached[static_cast<size_t>(value)]; });
-      if (!any || node.op->gradient_stops) continue;
-      for (const ValueId input : node.inputs)
-        if (is_floating(graph.type(input).dtype)) reached[static_cast<size_t>(input)] = true;
-    }
+    const std::set<std::string> reached = states_of_loss(model_.forward);
     bool any = false;
     for (StateTensor& each : state_order_) {
       if (each.kind != StateKind::kWeight) continue;
-      const ValueId input = graph.find_input(each.name);
-      if (input == kNoValue || !reached[static_cast<size_t>(input)]) {
+      if (!reached.count(each.name)) {
         each.kind = StateKind::kConstant;
         if (fill_of(each.init)) each.init = StateInit::from(tensors_.find(each.name)->second->values());
       }
@@ -503,13 +494,7 @@ class ModuleImport {
 
   /// The axes that the graph implies, and in place of them those that patterns give.
   void set_axes() {
-    const InferredAxes inferred = infer_axes(model_.forward);
-    for (auto* states : {&model_.weights, &model_.states})
-      for (StateTensor& state : *states)
-        if (const auto found = inferred.states.find(state.name); found != inferred.states.end())
-          state.axes = found->second;
-    model_.axes.insert(inferred.shards.begin(), inferred.shards.end());
-    model_.units_of_axes = inferred.units;
+    give_axes(model_);
     for (StateTensor& weight : model_.weights)
       for (const auto& [pattern, axes] : module_.axes) {
         if (!matches_name(pattern, weight.name)) continue;
@@ -521,23 +506,6 @@ class ModuleImport {
         break;
       }
   }
-  /// Whether the pattern stands for the whole name: * for any text.
-  static bool matches_name(const std::string& pattern, const std::string& name) {
-    size_t p = 0, n = 0, star = std::string::npos, mark = 0;
-    while (n < name.size()) {
-      if (p < pattern.size() && pattern[p] == '*')
-        star = p++, mark = n;
-      else if (p < pattern.size() && pattern[p] == name[n])
-        ++p, ++n;
-      else if (star != std::string::npos)
-        p = star + 1, n = ++mark;
-      else
-        return false;
-    }
-    while (p < pattern.size() && pattern[p] == '*') ++p;
-    return p == pattern.size();
-  }
-
   TracedModule module_;
   std::string where_;
   const TracedProgram* evaluation_ = nullptr;
@@ -554,7 +522,7 @@ class ModuleImport {
 
 }  // namespace
 
-void throw_refusals(const std::string& name, const std::vector<Refusal>& refusals) {
+void throw_refusals(const std::string& name, const std::vector<Refusal>& refusals, const std::string& kind) {
   constexpr size_t kMostLines = 3;
   struct Group {
     const Refusal* first;
@@ -584,8 +552,8 @@ void throw_refusals(const std::string& name, const std::vector<Refusal>& refusal
              (places.empty() ? "" : "; " + places) + "): " + group.first->why;
     if (!one_remedy) found += ". " + group.first->remedy;
   }
-  throw UnsupportedOp({.what = "the module uses what is not supported",
-                       .where = "module '" + name + "'",
+  throw UnsupportedOp({.what = "the " + kind + " uses what is not supported",
+                       .where = kind + " '" + name + "'",
                        .found = found,
                        .remedy = one_remedy ? remedy : ""});
 }

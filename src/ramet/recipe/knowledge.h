@@ -20,7 +20,7 @@ std::shared_ptr<const KnowledgeGraph> open_knowledge(const Recipe& recipe);
 /// tails. Of equal scores half are better.
 class Ranking {
  public:
-  /// The triples of a part ("" : the recipe's held-out part); the first `limit` of them, 0: all.
+  /// The triples of a part ("" : the recipe's held-out part); `limit` of them, evenly from all over it; 0: all.
   Ranking(const Recipe& complete, const KnowledgeGraph& graph, const std::string& part, int64_t limit);
 
   /// The numbers for a cluster's weights, by its program "rank". On the leading rank; empty on others.

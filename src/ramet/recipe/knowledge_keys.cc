@@ -75,7 +75,7 @@ std::vector<RecipeKey> knowledge_keys() {
        .decides = false,
        .quiet = true},
       {.name = "data.triples.ranked",
-       .doc = "how many triples of that part an evaluation ranks, from its beginning; 0: all",
+       .doc = "how many triples of that part an evaluation ranks, evenly from all over it; 0: all",
        .field = RAMET_FIELD(data.triples.ranked),
        .low = 0,
        .high = kAnyInteger,

@@ -17,7 +17,12 @@ std::shared_ptr<const RankSource> rank_source(const Recipe& recipe, const Knowle
                                               const std::string& part, int64_t limit) {
   std::vector<Triple> triples =
       graph.triples(recipe.data.triples.split, part.empty() ? recipe.data.triples.held_out : part);
-  if (limit > 0 && limit < std::ssize(triples)) triples.resize(static_cast<size_t>(limit));
+  if (const int64_t size = std::ssize(triples); limit > 0 && limit < size) {
+    // In the graph's order neighbours are alike: take triples from all over it.
+    for (int64_t i = 0; i < limit; ++i)
+      triples[static_cast<size_t>(i)] = triples[static_cast<size_t>(i * size / limit)];
+    triples.resize(static_cast<size_t>(limit));
+  }
   const int64_t pad = recipe.model.knowledge.pad;
   return std::make_shared<const RankSource>(std::move(triples), graph.triples(), recipe.data.triples.group,
                                             (graph.entities() + pad - 1) / pad * pad);

@@ -17,6 +17,7 @@ void add_reference_matmul(Backend& backend);
 void add_reference_sparse(Backend& backend);
 void add_reference_sparse_evolve(Backend& backend);
 void add_reference_neighbors(Backend& backend);
+void add_reference_radial(Backend& backend);
 void add_reference_pairs(Backend& backend);
 void add_reference_normalize(Backend& backend);
 void add_reference_channel_norm(Backend& backend);
@@ -72,6 +73,7 @@ void add_reference_kernels(Backend& backend) {
   add_reference_sparse(backend);
   add_reference_sparse_evolve(backend);
   add_reference_neighbors(backend);
+  add_reference_radial(backend);
   add_reference_pairs(backend);
   add_reference_normalize(backend);
   add_reference_channel_norm(backend);
