@@ -171,17 +171,24 @@ void add_evolving(std::vector<OpCase>& cases) {
                               {"ramp_end", int64_t{0}},
                               {"seed", int64_t{3}},
                               {"tensor", int64_t{4}}};
-  cases.push_back(
-      {.op = "sparse_evolve", .name = "drawn", .inputs = {index, scores, counter}, .attributes = attributes});
+  cases.push_back({.op = "sparse_evolve",
+                   .name = "drawn",
+                   .inputs = {index, scores, counter},
+                   .attributes = attributes,
+                   .low_types = false});
   Attributes returning = attributes;
   returning.set("regrow_pruned", true);
-  cases.push_back(
-      {.op = "sparse_evolve", .name = "drawn_again", .inputs = {index, scores, counter}, .attributes = returning});
+  cases.push_back({.op = "sparse_evolve",
+                   .name = "drawn_again",
+                   .inputs = {index, scores, counter},
+                   .attributes = returning,
+                   .low_types = false});
   cases.push_back({.op = "sparse_evolve",
                    .name = "by_hand",
                    .inputs = {index, scores, counter, given(kI32, {1, 2, 4}, {6, 1, 4, 5, 0, 7, 3, 2})},
                    .attributes = attributes,
-                   .expected = {{0, 1, 3, 6, 0, 3, 4, 7}, {0, -1, 2, -1, -1, -1, 1, -1}}});
+                   .expected = {{0, 1, 3, 6, 0, 3, 4, 7}, {0, -1, 2, -1, -1, -1, 1, -1}},
+                   .low_types = false});
   cases.push_back({.op = "sparse_carry",
                    .name = "by_hand",
                    .inputs = {given(kI32, {1, 2, 2}, {1, -1, -1, 0}),
@@ -225,7 +232,8 @@ void add_evolving(std::vector<OpCase>& cases) {
                                   {"epsilon", 1e-6},
                                   {"weight_decay", 0.1},
                                   {"decoupled", true},
-                                  {"own_steps", true}}});
+                                  {"own_steps", true}},
+                   .low_types = false});
 }
 
 }  // namespace
