@@ -10,6 +10,7 @@
 #include "ramet/front/onnx_write.h"
 #include "ramet/ops/attention.h"
 #include "ramet/ops/convolution.h"
+#include "ramet/ops/index_space.h"
 #include "ramet/ops/matmul.h"
 
 namespace ramet::front {
@@ -265,8 +266,31 @@ class Exporter {
                    {emit(op == "argmax" ? "ArgMax" : "ArgMin", in,
                          {integer("axis", attributes.get_int("axis")), integer("keepdims", 0)})},
                    {integer("to", onnx_type_of(DType::kI32))})};
+    if (op == "take") return write_take(signature, in);
     if (op == "gather") return {emit("Gather", in, {integer("axis", 0)})};
     return {};
+  }
+
+  /// Elements by index: along one axis, of lines along one axis, or by tuples of coordinates on the first axes.
+  std::vector<std::string> write_take(const NodeSignature& signature, const std::vector<std::string>& in) {
+    const IndexSpace space(signature, 1);
+    const bool free = std::all_of(space.along.begin(), space.along.end(), [](int axis) { return axis < 0; });
+    if (free && space.axes.size() == 1 && space.before == space.axes[0])
+      return {emit("Gather", in, {integer("axis", space.axes[0])})};
+    const int rank = space.whole.rank();
+    bool lines = space.axes.size() == 1 && std::ssize(space.along) == rank && space.space == space.index_shapes[0];
+    for (int i = 0; lines && i < rank; ++i)
+      lines = space.along[static_cast<size_t>(i)] == (i == space.axes[0] ? -1 : i);
+    if (lines) return {emit("GatherElements", in, {integer("axis", space.axes[0])})};
+    if (!free || space.before != 0) return {};
+    std::vector<std::string> coordinates;
+    for (size_t i = 0; i < space.axes.size(); ++i) {
+      if (space.axes[i] != static_cast<int>(i)) return {};
+      const std::string wide = emit("Cast", {in[i + 1]}, {integer("to", onnx_type_of(DType::kI64))});
+      const std::string whole = emit("Expand", {wide, ints(space.space.dims())});
+      coordinates.push_back(emit("Unsqueeze", {whole, ints({space.space.rank()})}));
+    }
+    return {emit("GatherND", {in[0], emit("Concat", coordinates, {integer("axis", space.space.rank())})})};
   }
 
   std::vector<std::string> write_split(const Node& node, const std::vector<std::string>& in) {

@@ -168,7 +168,7 @@ Values depth_to_space(const OnnxCall& at) {
   const Tensor a = at.input(0);
   if (a.shape().rank() != 4) at.refuse("the operand must have four dimensions");
   const int64_t b = at.integer("blocksize"), n = a.dim(0), c = a.dim(1), h = a.dim(2), w = a.dim(3);
-  if (b < 1 || c % (b * b) != 0) at.refuse("the channels are no multiple of the squared block size");
+  if (b < 1 || b > 65536 || c % (b * b) != 0) at.refuse("the channels are no multiple of the squared block size");
   Tensor made;
   if (at.text("mode", "DCR") == "CRD")
     made = ops::transpose(ops::reshape(a, {n, c / (b * b), b, b, h, w}), {0, 1, 4, 2, 5, 3});
@@ -181,7 +181,7 @@ Values space_to_depth(const OnnxCall& at) {
   const Tensor a = at.input(0);
   if (a.shape().rank() != 4) at.refuse("the operand must have four dimensions");
   const int64_t b = at.integer("blocksize"), n = a.dim(0), c = a.dim(1), h = a.dim(2), w = a.dim(3);
-  if (b < 1 || h % b != 0 || w % b != 0) at.refuse("the space is no multiple of the block size");
+  if (b < 1 || b > 65536 || h % b != 0 || w % b != 0) at.refuse("the space is no multiple of the block size");
   const bool crd = at.text("mode", "DCR") == "CRD";
   const Tensor made =
       ops::transpose(ops::reshape(a, {n, c, h / b, b, w / b, b}),

@@ -39,7 +39,9 @@ struct Recipe {
     struct {
       int64_t layers = 2, hidden = 16, heads = 8;
       double dropout = 0.5, attention_dropout = 0;
-      std::string readout = "sum";
+      std::string readout = "sum", loss = "squared";
+      double diagonal = 0, cutoff = 10;
+      int64_t gaussians = 50, filter_points = 0;
     } graph;
     // Of embeddings of knowledge graphs (model/knowledge.h).
     struct {
@@ -70,7 +72,8 @@ struct Recipe {
     // Of graphs (graphs/graph_source.h).
     struct {
       std::string set, features = "node.x", label = "node.y", split, train = "train", held_out = "validation";
-      std::string batch = "count:1", oversize = "refuse";
+      std::string batch = "count:1", oversize = "refuse", edge_features, columns;
+      double factor = 1;
     } graphs;
     // Of knowledge graphs (graphs/triples.h).
     struct {
