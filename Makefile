@@ -33,6 +33,7 @@ demo-graphs: setup ## SchNet predicts orbital gaps of molecules, and draws them;
 graphs: setup ## published figures of networks on graphs, again; continues where it was interrupted; needs data
 	$(call compile,release,--target ramet_cli)
 	scripts/graphs.py
+	.venv/bin/python bench/knowledge_published.py
 
 test: setup ## every test
 	$(call compile,release)
