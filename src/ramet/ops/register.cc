@@ -14,6 +14,7 @@ void register_order_ops(OpRegistry& registry);
 void register_reduce_ops(OpRegistry& registry);
 void register_matmul_ops(OpRegistry& registry);
 void register_sparse_ops(OpRegistry& registry);
+void register_sparse_evolve_ops(OpRegistry& registry);
 void register_neighbor_ops(OpRegistry& registry);
 void register_halo_ops(OpRegistry& registry);
 void register_radial_ops(OpRegistry& registry);
@@ -53,6 +54,7 @@ void ramet::ir::register_all_ops(OpRegistry& registry) {
   ops::register_reduce_ops(registry);
   ops::register_matmul_ops(registry);
   ops::register_sparse_ops(registry);
+  ops::register_sparse_evolve_ops(registry);
   ops::register_neighbor_ops(registry);
   ops::register_halo_ops(registry);
   ops::register_radial_ops(registry);
