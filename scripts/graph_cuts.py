@@ -72,8 +72,8 @@ class Cuts:
         """The end of a training as an object, and its losses; or an error's text."""
         folder = self.work / "run"
         shutil.rmtree(folder, ignore_errors=True)
-        settings = [*MODELS[model], f"data.graphs.set={graph}", "data.graphs.batch=cut", f"train.steps={STEPS}",
-                    "train.checkpoint.every=0"]
+        settings = [*MODELS[model], f"data.graphs.set={graph}", "data.graphs.features=node.x", "data.graphs.batch=cut",
+                    f"train.steps={STEPS}", f"train.micro_batch={CLUSTERS}", "train.checkpoint.every=0"]
         if name != "cora":
             settings += ["data.graphs.split=", "train.evaluation.batches=0"]
         if name != "cora":
