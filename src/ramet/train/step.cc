@@ -15,6 +15,7 @@
 #include "ramet/train/scaling.h"
 #include "ramet/train/update.h"
 #include "ramet/transform/chunk.h"
+#include "ramet/transform/cluster_sums.h"
 #include "ramet/transform/differentiate.h"
 #include "ramet/transform/layers.h"
 #include "ramet/transform/lower_states.h"
@@ -212,7 +213,7 @@ Graph make_micro(const Model& model, const Graph& aliased, const std::vector<Gra
   std::vector<std::string> names;
   for (const GradientPart& part : parts) names.push_back(part.input);
   const Graph differentiated =
-      differentiate_losses(with_scaled_losses(forward, losses, options), parts, losses, options);
+      set_cluster_sums(differentiate_losses(with_scaled_losses(forward, losses, options), parts, losses, options));
   // Backward has sums of its own, over rows.
   const Graph both = hold_weights(set_chunks(with_sums(differentiated, model, options), options.chunks, states), names,
                                   held_form(options));
@@ -269,7 +270,8 @@ StepProgram make_program(const Model& model, const TrainOptions& options, const 
   std::vector<std::string> weights;
   for (const StateTensor& weight : model.weights) weights.push_back(weight.name);
   const Graph graph = evaluates ? with_sums(lowered(model.evaluate), model, options) : lowered(found->graph);
-  Graph held = hold_weights(set_chunks(graph, options.chunks, model.weights), weights, held_form(options));
+  Graph held =
+      hold_weights(set_chunks(set_cluster_sums(graph), options.chunks, model.weights), weights, held_form(options));
   held.set_name(name);
   return {name, std::move(held), evaluates ? When::on_request() : found->when};
 }
