@@ -123,6 +123,125 @@ void add_hand_made(std::vector<OpCase>& cases) {
                    .expected = {{2, 40, 3, 60, 5, 60, 0, 0}}});
 }
 
+TensorData carried(Shape shape, const Numbers& values) {
+  return TensorData(HostTensor::of(kI32, std::move(shape), values));
+}
+
+/// Two clusters of two rows: edges 1 -> 0, 2 -> 0 in the first, 0 -> 2, 3 -> 2 in the second, by the rows of the whole.
+void add_clusters_by_hand(std::vector<OpCase>& cases) {
+  CaseInput far = given(kF32, {2, 1, 1}, {3, 1});
+  far.differentiate = false;
+  const CaseInput x = given(kF32, {2, 2, 1}, {1, 2, 3, 4}), index = given(kI32, {2, 3}, {1, 2, 99, 2, 1, 99}),
+                  ptr = given(kI32, {2, 3}, {0, 2, 2, 0, 2, 2}), back_index = given(kI32, {2, 2}, {2, 0, 2, 0}),
+                  back_ptr = given(kI32, {2, 3}, {0, 1, 2, 0, 1, 2});
+  const Attributes tables{{"rows", carried({2, 1}, {2, 0})},
+                          {"back_rows", carried({2, 1}, {2, 0})},
+                          {"edges", carried({2, 3}, {1, 2, -1, 0, 3, -1})},
+                          {"back_edges", carried({2, 2}, {3, 0, 1, 4})}};
+  // The gradient of x is that of all rows of the graph, far ones among them: finite differences see a part of it.
+  cases.push_back({.op = "halo_sum",
+                   .name = "by_hand",
+                   .inputs = {x, far, index, ptr, back_index, back_ptr},
+                   .attributes = tables,
+                   .expected = {{5, 0, 5, 0}},
+                   .gradient_tolerance = 0});
+  cases.push_back({.op = "halo_sum",
+                   .name = "weights_by_hand",
+                   .inputs = {x, far, index, ptr, back_index, back_ptr, given(kF32, {2, 3}, {2, 3, 9, 4, 5, 9})},
+                   .attributes = tables,
+                   .expected = {{13, 0, 24, 0}},
+                   .gradient_tolerance = 0});
+  cases.push_back({.op = "halo_dot",
+                   .name = "by_hand",
+                   .inputs = {given(kF32, {2, 2, 1}, {10, 20, 30, 40}), x, far, index, ptr},
+                   .expected = {{20, 30, 0, 30, 120, 0}},
+                   .gradient_tolerance = 0});
+  cases.push_back({.op = "halo_rows",
+                   .name = "by_hand",
+                   .inputs = {x},
+                   .attributes = {{"rows", carried({2, 3}, {2, -1, 3, 0, 0, 1})}},
+                   .expected = {{3, 0, 4, 1, 1, 2}},
+                   .gradient_tolerance = 0});
+  cases.push_back({.op = "halo_rows",
+                   .name = "integers",
+                   .inputs = {given(kI32, {2, 2}, {7, 8, 9, 10})},
+                   .attributes = {{"rows", carried({2, 1}, {3, -1})}},
+                   .expected = {{10, 0}}});
+  cases.push_back(
+      {.op = "halo_rows",
+       .name = "moved_once",
+       .inputs = {f32({2, 2, 3})},
+       .attributes = {{"rows", carried({2, 3}, {3, 0, -1, 1, -1, 2})}, {"back", carried({2, 2}, {1, 3, 5, 0})}}});
+  const std::vector<int64_t> cuts{0, 2, 2, 1, 1};
+  // Two devices of one cluster each, in the order 1, 0; the case is the first device.
+  cases.push_back({.op = "halo_pack",
+                   .name = "by_hand",
+                   .inputs = {given(kF32, {1, 2, 2}, {1, 2, 3, 4})},
+                   .attributes = {{"send", carried({2, 2, 2}, {-1, -1, 1, -1, 0, 1, -1, -1})}, {"cuts", cuts}},
+                   .expected = {{0, 0, 0, 0, 3, 4, 0, 0}}});
+  cases.push_back({.op = "halo_unpack",
+                   .name = "by_hand",
+                   .inputs = {given(kF32, {1, 2, 2}, {1, 2, 3, 4}), given(kF32, {2, 2, 2}, {0, 0, 0, 0, 5, 6, 7, 8})},
+                   .attributes = {{"place", carried({2, 1, 4}, {4, 0, -2, 3, 0, 0, 0, 0})},
+                                  {"rows", carried({2, 4}, {-1, -1, -1, -1, 1, -1, 3, 0})},
+                                  {"deal", std::vector<int64_t>{1, 0}},
+                                  {"cuts", cuts}},
+                   .expected = {{7, 8, 0, 0, 3, 4, 5, 6}}});
+}
+
+/// Graphs of one cluster: no row is far, so finite differences see the whole gradient.
+void add_one_cluster(std::vector<OpCase>& cases, uint64_t number) {
+  const RandomStream stream(number, RandomPurpose::kTest, 7, 0);
+  uint64_t next = 0;
+  const auto below = [&](int64_t bound) {
+    return static_cast<int64_t>(stream.below(next++, static_cast<uint32_t>(bound)));
+  };
+  const int64_t rows = 1 + below(9), places = 1 + below(30);
+  Lists lists{.targets = rows,
+              .sources = rows,
+              .edges = places,
+              .source = {},
+              .ptr = {},
+              .target = {},
+              .by_source = {},
+              .source_ptr = {}};
+  std::vector<std::pair<int64_t, int64_t>> edges;
+  for (int64_t e = below(places + 1); e > 0; --e) edges.emplace_back(below(rows), below(rows));
+  std::stable_sort(edges.begin(), edges.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  lists.add(edges);
+  Numbers there(static_cast<size_t>(places), -1), back(static_cast<size_t>(places), -1);
+  for (size_t i = 0; i < edges.size(); ++i) {
+    back[i] = lists.by_source[i];
+    there[static_cast<size_t>(lists.by_source[i])] = static_cast<double>(i);
+  }
+  const Attributes tables{{"rows", carried({1, 2}, {-1, -1})},
+                          {"back_rows", carried({1, 2}, {-1, -1})},
+                          {"edges", carried({1, places}, there)},
+                          {"back_edges", carried({1, places}, back)}};
+  const int64_t heads = 1 + below(3), width = heads * (number % 2 == 0 ? 2 : 17);
+  CaseInput far = f32({1, 2, width});
+  far.differentiate = false;
+  const std::vector<CaseInput> inputs{f32({1, rows, width}),
+                                      far,
+                                      given(kI32, {1, places}, lists.source),
+                                      lists.pointers(),
+                                      given(kI32, {1, places}, lists.target),
+                                      given(kI32, {1, rows + 1}, lists.source_ptr)};
+  const std::string name = "one_cluster_" + std::to_string(number);
+  cases.push_back({.op = "halo_sum", .name = name, .inputs = inputs, .attributes = tables});
+  cases.push_back(
+      {.op = "halo_sum", .name = name + "_weights", .inputs = with(inputs, {f32({1, places})}), .attributes = tables});
+  cases.push_back({.op = "halo_sum",
+                   .name = name + "_heads",
+                   .inputs = with(inputs, {f32({1, places, heads})}),
+                   .attributes = tables});
+  cases.push_back({.op = "halo_dot",
+                   .name = name,
+                   .inputs = {inputs[0], inputs[0], far, inputs[2], inputs[3]},
+                   .attributes = {{"heads", heads}},
+                   .gradient_tolerance = 0});
+}
+
 /// Graphs of any size, with hubs, duplicates of edges, rows without edges, and empty places.
 void add_drawn(std::vector<OpCase>& cases, uint64_t number) {
   const size_t before = cases.size();
@@ -334,6 +453,8 @@ void add_graph_cases(std::vector<OpCase>& cases) {
   add_pairs_by_hand(cases);
   for (uint64_t number = 0; number < 6; ++number) add_drawn_pairs(cases, number);
   for (uint64_t number = 0; number < 8; ++number) add_drawn(cases, number);
+  add_clusters_by_hand(cases);
+  for (uint64_t number = 0; number < 4; ++number) add_one_cluster(cases, number);
   add_pair_cases(cases);
 }
 

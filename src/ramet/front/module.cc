@@ -550,7 +550,7 @@ void throw_refusals(const std::string& name, const std::vector<Refusal>& refusal
     if (group.places.size() > kMostLines) places += ", ...";
     found += "\n  " + group.first->op + " (" + std::to_string(group.count) + "x" +
              (places.empty() ? "" : "; " + places) + "): " + group.first->why;
-    if (!one_remedy) found += ". " + group.first->remedy;
+    if (!one_remedy && !group.first->remedy.empty()) found += ". " + group.first->remedy;
   }
   throw UnsupportedOp({.what = "the " + kind + " uses what is not supported",
                        .where = kind + " '" + name + "'",

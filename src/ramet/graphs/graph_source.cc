@@ -5,13 +5,15 @@
 #include <cstring>
 
 #include "ramet/base/error.h"
+#include "ramet/graphs/graph_cut.h"
 #include "ramet/graphs/pair_lists.h"
 
 namespace ramet::graphs {
 namespace {
 
-/// The lists, in the order of the outputs.
-enum List : size_t { kSource, kPtr, kTargetOf, kBySource, kSourcePtr, kGraphPtr, kGraphs, kLists };
+/// The lists, in the order of the outputs, and those of a graph that is cut.
+enum List : size_t { kSource, kPtr, kTargetOf, kBySource, kSourcePtr };
+enum CutList : size_t { kIndex, kCutPtr, kBackIndex, kBackPtr };
 
 DType delivered(const Field& field) {
   if (is_floating(field.dtype)) return DType::kF32;
@@ -44,10 +46,24 @@ GraphSource::GraphSource(std::shared_ptr<const GraphSet> set, std::shared_ptr<co
                  .found = std::to_string(budget_.nodes) + " nodes, " + std::to_string(budget_.edges) + " edges"});
   for (const std::string& key : options_.fields) add_field(key);
   fields_ = outputs_.size();
-  const std::pair<const char*, std::vector<int64_t>> lists[kLists] = {
-      {"source", {budget_.edges}},       {"ptr", {budget_.nodes + 1}},        {"target_of", {budget_.edges}},
-      {"by_source", {budget_.edges}},    {"source_ptr", {budget_.nodes + 1}}, {"graph_ptr", {budget_.graphs + 1}},
-      {"graphs", std::vector<int64_t>{}}};
+  using Lists = std::vector<std::pair<const char*, std::vector<int64_t>>>;
+  const int64_t pointers = budget_.nodes + 1;
+  Lists lists{{"source", {budget_.edges}},
+              {"ptr", {pointers}},
+              {"target_of", {budget_.edges}},
+              {"by_source", {budget_.edges}},
+              {"source_ptr", {pointers}}};
+  if (const auto cut = packs_->cut()) {
+    if (budget_ != packs_->budget())
+      throw Error({.what = "the clusters of a cut graph have fixed room", .where = set_->source()});
+    if (!options_.pairs.empty())
+      throw Error({.what = "a graph that is cut has no pairs of nodes", .where = set_->source()});
+    lists = {
+        {"index", {cut->in.edges}}, {"ptr", {pointers}}, {"back_index", {cut->out.edges}}, {"back_ptr", {pointers}}};
+  }
+  lists_ = lists.size();
+  lists.emplace_back("graph_ptr", std::vector<int64_t>{budget_.graphs + 1});
+  lists.emplace_back("graphs", std::vector<int64_t>{});
   for (const auto& [name, dims] : lists) outputs_.push_back({name, DType::kI32, dims});
   if (!options_.label.empty()) add_label();
   if (!options_.pairs.empty()) add_pairs();
@@ -173,7 +189,11 @@ void GraphSource::fill_pack(int64_t index, int64_t sample, const Places& places)
                              " and " + std::to_string(budget_.edges),
                  .remedy = "Plan the run with as many epochs as it has"});
   fill_fields(pack, sample, places);
-  fill_lists(pack, sample, places);
+  if (const auto cut = packs_->cut())
+    fill_cut(index % cut->clusters, sample, places);
+  else
+    fill_lists(pack, sample, places);
+  fill_graphs(pack, sample, places);
   if (has_label_) fill_label(pack, sample, places);
   if (pairs_ > 0) fill_pairs(pack, sample, places);
   if (sparse_ > 0) fill_sparse(pack, sample, places);
@@ -202,7 +222,7 @@ void GraphSource::fill_fields(const PackContents& pack, int64_t sample, const Pl
 void GraphSource::fill_lists(const PackContents& pack, int64_t sample, const Places& places) const {
   const auto list = [&](List at) { return place<int32_t>(places, fields_ + at, sample); };
   int32_t *source = list(kSource), *ptr = list(kPtr), *target_of = list(kTargetOf), *by_source = list(kBySource),
-          *source_ptr = list(kSourcePtr), *graph_ptr = list(kGraphPtr);
+          *source_ptr = list(kSourcePtr);
   const auto edges = static_cast<int64_t>(pack.edges.size());
   std::copy(pack.source.begin(), pack.source.end(), source);
   for (int32_t* tail : {source, target_of, by_source}) std::fill(tail + edges, tail + budget_.edges, 0);
@@ -220,9 +240,25 @@ void GraphSource::fill_lists(const PackContents& pack, int64_t sample, const Pla
     by_source[at] = static_cast<int32_t>(e);
     target_of[at] = pack.target[static_cast<size_t>(e)];
   }
+}
+
+void GraphSource::fill_cut(int64_t cluster, int64_t sample, const Places& places) const {
+  const auto cut = packs_->cut();
+  const auto fill = [&](size_t at, const std::vector<std::vector<int32_t>>& lists) {
+    const std::vector<int32_t>& list = lists[static_cast<size_t>(cluster)];
+    auto* to = place<int32_t>(places, fields_ + at, sample);
+    std::copy(list.begin(), list.end(), to);
+    std::fill(to + list.size(), to + outputs_[fields_ + at].dims[0], 0);
+  };
+  fill(kIndex, cut->in.index), fill(kCutPtr, cut->in.ptr);
+  fill(kBackIndex, cut->out.index), fill(kBackPtr, cut->out.ptr);
+}
+
+void GraphSource::fill_graphs(const PackContents& pack, int64_t sample, const Places& places) const {
+  auto* graph_ptr = place<int32_t>(places, fields_ + lists_, sample);
   std::copy(pack.graph_ptr.begin(), pack.graph_ptr.end(), graph_ptr);
   std::fill(graph_ptr + pack.graph_ptr.size(), graph_ptr + budget_.graphs + 1, pack.graph_ptr.back());
-  *list(kGraphs) = static_cast<int32_t>(pack.graphs.size());
+  *place<int32_t>(places, fields_ + lists_ + 1, sample) = static_cast<int32_t>(pack.graphs.size());
 }
 
 void GraphSource::fill_label(const PackContents& pack, int64_t sample, const Places& places) const {

@@ -40,6 +40,7 @@ struct GraphSourceOptions {
 /// - "node.FIELD" [B, N, ...], "edge.FIELD" [B, E, ...], "graph.FIELD" [B, G, ...]: 0 where there is padding;
 /// - "source", "target_of", "by_source" i32 [B, E], "ptr", "source_ptr" i32 [B, N + 1]: the edges by the node that they
 ///   end in and by the node that they come from (ops/neighbors.h, where "target_of" is `target`);
+///   of a cut graph instead "index" [B, E], "ptr", "back_index" [B, E'] and "back_ptr", for halo_sum (ops/halo.h);
 /// - "graph_ptr" i32 [B, G + 1]: graph g has the nodes [graph_ptr[g], graph_ptr[g + 1]); places behind the last graph
 ///   have none;
 /// - "graphs" i32 [B]: how many graphs there are;
@@ -81,6 +82,8 @@ class GraphSource final : public Source {
   void fill_pack(int64_t index, int64_t sample, const Places& places) const;
   void fill_fields(const PackContents& pack, int64_t sample, const Places& places) const;
   void fill_lists(const PackContents& pack, int64_t sample, const Places& places) const;
+  void fill_cut(int64_t cluster, int64_t sample, const Places& places) const;
+  void fill_graphs(const PackContents& pack, int64_t sample, const Places& places) const;
   void fill_label(const PackContents& pack, int64_t sample, const Places& places) const;
   void fill_targets(const PackContents& pack, int64_t sample, const Places& places) const;
   void add_pairs();
@@ -96,6 +99,7 @@ class GraphSource final : public Source {
   GraphBudget budget_;
   std::vector<Output> outputs_;
   size_t fields_ = 0;  ///< outputs before the lists
+  size_t lists_ = 0;   ///< lists before "graph_ptr"
   bool has_label_ = false;
   size_t label_ = 0;  ///< output of the label
   size_t split_ = 0;

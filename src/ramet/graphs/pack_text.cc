@@ -1,6 +1,7 @@
 #include "ramet/graphs/pack_text.h"
 
 #include "ramet/base/error.h"
+#include "ramet/graphs/graph_cut.h"
 #include "ramet/graphs/lines.h"
 
 namespace ramet::graphs {
@@ -10,7 +11,7 @@ namespace {
   throw Error({.what = "unknown way to make batches of graphs",
                .found = "'" + text.substr(0, 100) + "'",
                .expected = "count:GRAPHS, pad:GRAPHS, stream:NODES[:EDGES], histogram:NODES:DEPTH, "
-                           "neighbors:SEEDS:FANOUT,..., clusters:COUNT or walks:ROOTS:LENGTH"});
+                           "neighbors:SEEDS:FANOUT,..., clusters:COUNT, walks:ROOTS:LENGTH or cut"});
 }
 
 }  // namespace
@@ -78,6 +79,10 @@ std::shared_ptr<const Packs> make_packs(std::shared_ptr<const GraphSet> set, con
                                             .epochs = request.epochs,
                                             .oversize = request.oversize,
                                             .seed = request.seed});
+  }
+  if (kind == "cut") {
+    only(1);
+    return make_cut_packs(std::move(set));
   }
   refuse(text);
 }

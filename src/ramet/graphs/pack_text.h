@@ -26,6 +26,8 @@ struct PackRequest {
 ///     neighbors:512:10,10   neighbours of 512 nodes, 10 of each in two hops
 ///     clusters:4            4 clusters of node.part
 ///     walks:1000:2          1000 random walks of 2 steps
+///     cut                   one cluster of node.part with all edges that end in it, of a graph that is cut
+///     (graph_cut.h)
 ///
 /// Throws Error for other texts.
 std::shared_ptr<const Packs> make_packs(std::shared_ptr<const GraphSet> set, const std::string& text,

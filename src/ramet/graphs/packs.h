@@ -25,6 +25,8 @@ struct PackContents {
   int64_t trimmed = 0;                  ///< edges that the budget left out
 };
 
+struct GraphCut;
+
 /// How batches are put together: an endless sequence of packs. Pack i is a pure function of the options and i. All
 /// functions may be called from many threads at once.
 class Packs {
@@ -39,6 +41,8 @@ class Packs {
   virtual GraphBudget budget() const = 0;
   /// All that decides the packs, beside the set.
   virtual std::string identity() const = 0;
+  /// Of packs that are the clusters of one graph, with all of its edges (graph_cut.h); null for others.
+  virtual std::shared_ptr<const GraphCut> cut() const { return nullptr; }
   /// Graphs that are in no pack, because they do not fit.
   virtual int64_t skipped() const { return 0; }
 };

@@ -96,8 +96,10 @@ class Verifier {
     const Node& node = graph_.node(id);
     for (const auto& spec : node.op->attributes)
       if (spec.required && !node.attributes.has(spec.name)) fail(text_of(id), "missing attribute '" + spec.name + "'");
-    static const AttributeSpec kPosition[] = {
-        {"cuts", Kind::kInts, false, ""}, {"flat", Kind::kInts, false, ""}, {"position", Kind::kInts, false, ""}};
+    static const AttributeSpec kPosition[] = {{"cuts", Kind::kInts, false, ""},
+                                              {"deal", Kind::kInts, false, ""},
+                                              {"flat", Kind::kInts, false, ""},
+                                              {"position", Kind::kInts, false, ""}};
     for (const auto& [name, attribute] : node.attributes) {
       const AttributeSpec* spec = nullptr;
       if (node.op->positional != OpDef::kNotPositional)

@@ -7,6 +7,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/ir/text.h"
+#include "ramet/layout/halo_plan.h"
 
 namespace ramet::layout {
 namespace {
@@ -52,6 +53,7 @@ class DeviceVerifier {
             (piece.program >= 0 && static_cast<size_t>(piece.program) < graphs_.programs.size()))
           fail(after_, name_of(piece, stage), "a piece of a program that does not exist");
         verify(piece.graph, after_);
+        verify_halos(piece.graph, after_);
         check(piece, stage, states);
       }
     }

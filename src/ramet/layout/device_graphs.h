@@ -36,6 +36,7 @@ struct Piece {
   int program = -1;  ///< kProgram: index in DeviceGraphs::programs
   int place = 0;     ///< kProgram: in the order in which a micro-batch meets the pieces of the program
   std::map<std::string, Sharding> results{};  ///< how results lie that a device holds a part of only
+  std::map<std::string, Sharding> feeds{};    ///< the same of data inputs
 };
 
 /// A named program beside training, cut over the devices.

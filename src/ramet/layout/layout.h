@@ -24,6 +24,8 @@ enum class PipelineSchedule : uint8_t {
 /// reads it, `layout_help` documents every key, `validate` checks it against a model and a recipe.
 struct Layout {
   int p = 1, t1 = 1, t2 = 1, r = 1;
+  int g = 1;                   ///< devices among which the clusters of one graph are dealt, along axis t1 of the mesh
+  std::string deal = "order";  ///< which clusters each of them gets (deal_clusters.h)
 
   /// Among how many replicas each kind of tensor is split (RTS), in consecutive groups; 0 and 1: every replica holds
   /// all.
@@ -53,8 +55,8 @@ struct Layout {
   int threads = 0;                ///< of each device; 0: an equal share of the process' processors
   int per_process = 0;            ///< devices of each MPI rank; 0: spread evenly
 
-  Mesh mesh() const { return {.p = p, .r = r, .t1 = t1, .t2 = t2}; }
-  int devices() const { return p * r * t1 * t2; }
+  Mesh mesh() const { return {.p = p, .r = r, .t1 = t1 * g, .t2 = t2}; }
+  int devices() const { return p * r * t1 * g * t2; }
   /// Parts that each stage holds of the model's layers: phases or interleaved parts.
   int parts_per_stage() const { return phases * interleave; }
   /// Parts into which the model's layers are cut; part c lies on stage c % p.
@@ -100,6 +102,7 @@ struct LayoutFacts {
   int64_t lanes = 1, chunks = 1;  ///< of the recipe; with fast bits each micro-batch is a lane, and chunks do not count
   bool exact = true;              ///< train.bits: "fast" drops the rules of trees
   int64_t micro_batches = 0;      ///< of a step, over all replicas
+  int64_t clusters = 0;           ///< of the graph that the model reads in parts
   int64_t tokens = 0;             ///< of a sample: the sequence's length
   int64_t layers = 0, heads = 0, hidden = 0, intermediate = 0, vocabulary = 0;
   /// Work of the forward pass of a layer, on average, and of the loss head, in one unit; 0: not known, all parts alike.

@@ -91,6 +91,16 @@ void read_tensor(Layout& layout, const LayoutValue& value) {
   layout.t2 = sides.size() < 2 ? 1 : value.part(sides[1]).count("T or T1xT2, as 4 or 2x2, each");
 }
 
+void read_deal(Layout& layout, const LayoutValue& value) {
+  const std::string expected = "order, near, random:SEED or the numbers of all clusters, as 0+3+1+2";
+  const size_t colon = std::min(value.text.find(':'), value.text.size());
+  if (value.text.substr(0, colon) == "random" && colon < value.text.size())
+    value.part(value.text.substr(colon + 1)).number(0, INT32_MAX, "random:SEED, a seed from 0,");
+  else if (value.text != "order" && value.text != "near")
+    for (const auto part : split(value.text, '+')) value.part(part).number(0, kMostParts, expected);
+  layout.deal = value.text;
+}
+
 std::string print_tensor(const Layout& layout) {
   return layout.t2 == 1 ? std::to_string(layout.t1) : std::to_string(layout.t1) + "x" + std::to_string(layout.t2);
 }
@@ -223,6 +233,13 @@ constexpr LayoutKey kKeys[] = {
      read_tensor, print_tensor},
     {"r", "N", "replicas, which share the lanes of a step. Must divide train.lanes, leaving a power of two",
      [](Layout& l, const LayoutValue& v) { l.r = v.count(); }, [](const Layout& l) { return std::to_string(l.r); }},
+    {"g", "N",
+     "devices among which the clusters of one graph are dealt (data.graphs.batch = \"cut\"). Must divide them",
+     [](Layout& l, const LayoutValue& v) { l.g = v.count(); }, [](const Layout& l) { return std::to_string(l.g); }},
+    {"deal", "order | near | random:SEED | N+N+...",
+     "which clusters each of the g devices gets: runs in order, those that exchange most, at random, or all numbers in "
+     "the order of the devices",
+     read_deal, [](const Layout& l) { return l.deal; }},
     {"rts", "KIND[:GROUP],...",
      "replicated tensor sharding: weights, grads and optimizer are each split among groups of replicas (all of them "
      "without :GROUP), gathered before use and reduce-scattered after",
@@ -361,7 +378,7 @@ Layout parse_layout(std::span<const LayoutSetting> settings) {
   for (int* group : {&layout.rts.weights, &layout.rts.grads, &layout.rts.optimizer})
     if (*group == kWholeAxis) *group = layout.r;
   int64_t devices = 1;
-  for (const int parts : {layout.p, layout.r, layout.t1, layout.t2}) {
+  for (const int parts : {layout.p, layout.r, layout.t1, layout.g, layout.t2}) {
     devices *= parts;
     if (devices > kMostParts)
       throw Error({.what = "too many devices",

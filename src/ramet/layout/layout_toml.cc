@@ -22,7 +22,7 @@ std::optional<std::string> scalar_text(const toml::node& node) {
 }
 
 /// What joins a list's elements in the text form of a key.
-char separator_of(const std::string& key) { return key == "t" ? 'x' : key == "layers" ? '+' : ','; }
+char separator_of(const std::string& key) { return key == "t" ? 'x' : key == "layers" || key == "deal" ? '+' : ','; }
 
 }  // namespace
 

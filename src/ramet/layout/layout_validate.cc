@@ -52,6 +52,7 @@ class Validator {
   std::vector<std::string> run() {
     check_replicas();
     check_rts();
+    check_clusters();
     check_tensor(layout_.t1, t1_name());
     check_tensor(layout_.t2, "t2");
     check_widths();
@@ -154,6 +155,21 @@ class Validator {
       remark("the vocabulary of " + text(vocabulary) + " cannot be split " + text(t1) +
              " ways: every tensor shard holds and computes all of it. model.pad_vocabulary=" + text(unit) +
              " makes it " + text((vocabulary + unit - 1) / unit * unit) + " rows, which can be (and decides bits)");
+  }
+
+  void check_clusters() const {
+    const int64_t g = layout_.g, clusters = facts_.clusters;
+    if (g == 1) return;
+    if (layout_.t1 > 1 || layout_.t2 > 1 || layout_.sequence)
+      refuse("g", "the clusters of a graph are dealt where tensor shards would be",
+             "g=" + text(g) + " with " + t1_name() + "=" + text(std::max(layout_.t1, layout_.t2)), "Leave t out");
+    if (clusters == 0)
+      refuse("g", "the model reads no graph in clusters", "g=" + text(g),
+             "Leave g out, or cut the graph with data.graphs.batch = \"cut\" and clusters in node.part");
+    if (clusters % g != 0)
+      refuse("g", "every device must get equally many clusters", "g=" + text(g) + " of " + text(clusters) + " clusters",
+             "With " + text(clusters) + " clusters, g may be " +
+                 joined(divisors(clusters, g, [](int64_t) { return true; })));
   }
 
   void check_sequence() const {

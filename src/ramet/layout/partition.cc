@@ -6,6 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ir/builder.h"
 #include "ramet/ir/part_of.h"
+#include "ramet/layout/deal_clusters.h"
 #include "ramet/layout/pieces.h"
 #include "ramet/layout/pipeline_parts.h"
 #include "ramet/layout/spread_graph.h"
@@ -52,6 +53,7 @@ class Partitioner {
     into_.micro_batches_per_lane = step.micro_batches_per_lane;
     into_.guards = step.guards;
     into_.stages.resize(static_cast<size_t>(layout.p));
+    if (layout.g > 1) deal_ = deal_clusters(graph_with_parts(), layout);
   }
 
   DeviceGraphs run() {
@@ -147,6 +149,8 @@ class Partitioner {
       if (state.kind == StateKind::kDerived) continue;
       Spread spread;
       spread.cuts = cuts_of_state(state, mesh_, step_.axes);
+      // Where clusters are dealt, every device has all weights.
+      if (!deal_.empty()) std::erase_if(spread.cuts, [](const Cut& cut) { return cut.axis == MeshAxis::kTensor1; });
       if (state.type.shape.rank() > 0) spread.flat_parts = rts_of(step_.placed_as(state));
       if (state.kind == StateKind::kAccumulator && mesh_.r > 1) spread.partial = bit_of(MeshAxis::kReplica);
       spreads_[state.name] = spread;
@@ -156,7 +160,7 @@ class Partitioner {
   SpreadResult spread(Graph graph, StateSpreads& spreads, bool sequence = false) const {
     for (int round = 0; round < 4; ++round) {
       StateSpreads trial = spreads;
-      SpreadResult result = SpreadGraph(graph, mesh_, trial, sequence).run();
+      SpreadResult result = SpreadGraph(graph, mesh_, trial, sequence, deal_).run();
       if (result.to_take_apart.empty()) {
         spreads = std::move(trial);
         return result;
@@ -164,7 +168,7 @@ class Partitioner {
       graph = take_apart(graph, result.to_take_apart);
     }
     // Operands that still could not be cut stay gathered.
-    return SpreadGraph(graph, mesh_, spreads, sequence).run();
+    return SpreadGraph(graph, mesh_, spreads, sequence, deal_).run();
   }
 
   /// In a micro-batch each replica has an accumulator of its own.
@@ -258,6 +262,7 @@ class Partitioner {
                 .stays = std::move(stays),
                 .parts_per_phase = layout_.phases > 1 ? layout_.p : 0,
                 .results = micro.results,
+                .feeds = micro.feeds,
                 .homes = homes_}
         .cut(graph, map, into_);
     into_.times = pass_times();
@@ -426,6 +431,7 @@ class Partitioner {
                 .prefix = prefix_of(index),
                 .program = index,
                 .results = program.results,
+                .feeds = program.feeds,
                 .homes = homes_of(graph, map, homes_)}
         .cut(graph, map, into_);
     for (StageGraphs& stage : into_.stages)
@@ -625,6 +631,7 @@ class Partitioner {
   const Layout layout_;
   const ActivationChoices& choices_;
   const Mesh mesh_;
+  std::vector<int64_t> deal_;  // clusters in the order of the devices; empty where none are dealt
   DeviceGraphs into_;
   StateSpreads spreads_;
   std::map<std::string, int> owner_, part_;  // stage and first part of each state

@@ -147,6 +147,10 @@ class Cutting {
             part != options_.results.end() && output.role == OutputRole::kResult)
           piece.results.insert(*part);
       }
+    for (const GraphInput& input : piece.graph.inputs())
+      if (const auto part = options_.feeds.find(piece.graph.value(input.value).name);
+          part != options_.feeds.end() && input.role == InputRole::kData)
+        piece.feeds.insert(*part);
     into_.stages[static_cast<size_t>(stage_of(key))].pieces.push_back(std::move(piece));
   }
 

@@ -24,6 +24,7 @@ struct PieceCutter {
   std::string prefix{};                ///< of the boundaries' names
   int program = -1;                    ///< kProgram: of all pieces, whose parts are then places in its order
   std::map<std::string, Sharding> results{};  ///< of results that a device holds a part of
+  std::map<std::string, Sharding> feeds{};    ///< of data inputs likewise
   /// Parts of states, for results that are a state as it is and that no node of the graph reads.
   std::map<std::string, int> homes{};
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ramet/base/error.h"
+#include "ramet/base/host_tensor.h"
 
 namespace ramet::layout {
 namespace {
@@ -26,7 +27,8 @@ std::string key_of(const Spread& spread) {
   std::string key = std::to_string(spread.partial) + "|" + std::to_string(spread.flat_parts) + "/" +
                     std::to_string(spread.flat_stride);
   for (const Cut& cut : spread.cuts)
-    for (int64_t number : {int64_t{cut.dim}, axis_number(cut.axis), cut.parts, cut.blocks, cut.stride})
+    for (int64_t number :
+         {int64_t{cut.dim}, axis_number(cut.axis), cut.parts, cut.blocks, cut.stride, int64_t{cut.dealt}})
       key += "," + std::to_string(number);
   return key;
 }
@@ -92,7 +94,7 @@ void Resharder::finish_sums(State& state, const Spread& to) {
     }
     // The sum goes straight into a cut along the same axis where one is wanted.
     const auto cut = std::find_if(to.cuts.begin(), to.cuts.end(), [&](const Cut& each) {
-      return each.axis == axis && each.parts == extent && !state.spread.cut_of(each.dim);
+      return each.axis == axis && each.parts == extent && !each.dealt && !state.spread.cut_of(each.dim);
     });
     if (cut != to.cuts.end() && !state.spread.flat()) {
       state.value = add("reduce_scatter", state.value, group_of(*cut), state);
@@ -119,8 +121,8 @@ void Resharder::leave_flat(State& state) {
 static const Cut* moved_cut(const Spread& from, const Cut& cut, const Spread& to, const TensorType& logical) {
   for (const Cut& other : to.cuts)
     if (other.dim != cut.dim && other.axis == cut.axis && other.parts == cut.parts && other.stride == cut.stride &&
-        other.blocks == 1 && cut.blocks == 1 && !from.cut_of(other.dim) && !to.cut_of(cut.dim) &&
-        logical.shape[other.dim] % other.parts == 0)
+        other.blocks == 1 && cut.blocks == 1 && !other.dealt && !cut.dealt && !from.cut_of(other.dim) &&
+        !to.cut_of(cut.dim) && logical.shape[other.dim] % other.parts == 0)
       return &other;
   return nullptr;
 }
@@ -139,15 +141,37 @@ void Resharder::change_cuts(State& state, const Spread& to) {
       continue;
     }
     state.value = add("all_gather", state.value, group_of(cut), state);
+    if (cut.dealt) state.value = in_order_of_clusters(state, cut.dim);
     std::erase_if(state.spread.cuts, [&](const Cut& each) { return each.dim == cut.dim; });
   }
   std::vector<int64_t> missing;
+  bool dealt = false;
   for (const Cut& cut : to.cuts) {
     if (state.spread.cut_of(cut.dim)) continue;
     missing.insert(missing.end(), {int64_t{cut.dim}, axis_number(cut.axis), cut.parts, cut.blocks, cut.stride});
     state.spread.cuts.push_back(cut);
+    dealt = dealt || cut.dealt;
   }
-  if (!missing.empty()) state.value = add("shard", state.value, {{"cuts", missing}}, state);
+  if (missing.empty()) return;
+  Attributes cuts{{"cuts", missing}};
+  if (dealt) cuts.set("deal", deal_);
+  state.value = add("shard", state.value, std::move(cuts), state);
+}
+
+/// What all devices together hold, whose clusters lie in the order of the devices, in the order of the clusters.
+ValueId Resharder::in_order_of_clusters(const State& state, int dim) {
+  const Shape whole = graph_.type(state.value).shape;
+  const auto clusters = std::ssize(deal_);
+  int64_t outer = 1;
+  for (int i = 0; i < dim; ++i) outer *= whole[i];
+  const int64_t inner = whole.elements() / std::max<int64_t>(1, outer * clusters);
+  ValueId value = add("reshape", state.value, {{"shape", std::vector<int64_t>{outer, clusters, inner}}}, state);
+  HostTensor rows(TensorType{DType::kI32, Shape{outer, clusters}});
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < clusters; ++i)
+      rows.set(o * clusters + deal_[static_cast<size_t>(i)], static_cast<double>(o * clusters + i));
+  value = add("halo_rows", value, {{"rows", TensorData(std::move(rows))}}, state);
+  return add("reshape", value, {{"shape", whole.dims()}}, state);
 }
 
 void Resharder::enter_flat(State& state, const Spread& to) {

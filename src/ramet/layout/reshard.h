@@ -28,7 +28,9 @@ Sharding sharding_of(const TensorType& logical, const Spread& spread);
 /// another dimension is one all-to-all.
 class Resharder {
  public:
-  Resharder(const Mesh& mesh, Graph& graph) : mesh_(mesh), graph_(graph) {}
+  /// `deal`: the clusters of a graph in the order of the devices, for cuts that are dealt.
+  Resharder(const Mesh& mesh, Graph& graph, std::vector<int64_t> deal = {})
+      : mesh_(mesh), graph_(graph), deal_(std::move(deal)) {}
   /// The value as it lies in `to`. Sums that `to` does not leave partial are made here, into its cut or flat parts
   /// where it has them. The nodes are known as what `maker` says, with "/reshard" behind its name.
   ValueId convert(ValueId value, const TensorType& logical, const Spread& from, const Spread& to,
@@ -41,10 +43,12 @@ class Resharder {
   void change_cuts(State& state, const Spread& to);
   void enter_flat(State& state, const Spread& to);
   ValueId flatten(const State& state, int64_t parts);
+  ValueId in_order_of_clusters(const State& state, int dim);
   ValueId add(const std::string& op, ValueId input, Attributes attributes, const State& state);
 
   const Mesh& mesh_;
   Graph& graph_;
+  const std::vector<int64_t> deal_;
   std::map<std::pair<ValueId, std::string>, ValueId> known_;
 };
 

@@ -17,13 +17,22 @@ int64_t coordinate_of(const Mesh::Position& position, MeshAxis axis) {
   internal_error("coordinate_of", "unknown mesh axis");
 }
 
+/// Whether a dimension falls into the clusters of a deal, and these among the parts. A deal that is not known yet fits.
+bool is_dealt_evenly(const std::vector<int64_t>& deal, const Cut& cut, int64_t extent) {
+  if (deal.empty()) return true;
+  const int64_t clusters = std::ssize(deal);
+  return cut.blocks == 1 && clusters % cut.parts == 0 && extent % clusters == 0 &&
+         std::all_of(deal.begin(), deal.end(), [&](int64_t k) { return k >= 0 && k < clusters; });
+}
+
 int64_t flat_length(int64_t elements, int64_t parts) { return (elements + parts - 1) / parts; }
 
 /// Runs of the dimensions' cuts, in order of local elements: (logical, count) pairs laid end to end make the local
 /// tensor.
 class CutRuns {
  public:
-  CutRuns(const Sharding& sharding, const Mesh::Position& position) : shape_(sharding.logical.shape) {
+  CutRuns(const Sharding& sharding, const Mesh::Position& position)
+      : shape_(sharding.logical.shape), deal_(sharding.deal) {
     cut_.assign(static_cast<size_t>(shape_.rank()), nullptr);
     for (const Cut& cut : sharding.cuts) cut_[static_cast<size_t>(cut.dim)] = &cut;
     for (const Cut* cut : cut_) part_.push_back(cut ? part_of(*cut, position) : 0);
@@ -50,9 +59,12 @@ class CutRuns {
       for (int64_t i = 0; i < extent; ++i) walk(dim + 1, last, base * extent + i, inner, body);
       return;
     }
-    const int64_t run = extent / (cut->blocks * cut->parts);
-    for (int64_t block = 0; block < cut->blocks; ++block) {
-      const int64_t first = (block * cut->parts + part_[static_cast<size_t>(dim)]) * run;
+    const int64_t blocks = cut->dealt ? std::ssize(deal_) / cut->parts : cut->blocks;
+    const int64_t run = extent / (blocks * cut->parts);
+    for (int64_t block = 0; block < blocks; ++block) {
+      const int64_t part = part_[static_cast<size_t>(dim)];
+      const int64_t first =
+          (cut->dealt ? deal_[static_cast<size_t>(part * blocks + block)] : block * cut->parts + part) * run;
       if (dim + 1 == last)
         body((base * extent + first) * inner, run * inner);
       else
@@ -61,6 +73,7 @@ class CutRuns {
   }
 
   const Shape& shape_;
+  const std::vector<int64_t>& deal_;
   std::vector<const Cut*> cut_;
   std::vector<int64_t> part_;
 };
@@ -75,7 +88,8 @@ TensorType Sharding::cut_type() const {
   std::vector<int64_t> dims = logical.shape.dims();
   for (const Cut& cut : cuts) {
     if (cut.dim < 0 || static_cast<size_t>(cut.dim) >= dims.size() || cut.parts < 1 || cut.blocks < 1 ||
-        cut.stride < 1 || dims[static_cast<size_t>(cut.dim)] % (cut.parts * cut.blocks) != 0)
+        cut.stride < 1 || dims[static_cast<size_t>(cut.dim)] % (cut.parts * cut.blocks) != 0 ||
+        (cut.dealt && !is_dealt_evenly(deal, cut, dims[static_cast<size_t>(cut.dim)])))
       throw Error({.what = "a tensor cannot be cut so",
                    .where = logical.text(),
                    .found = "dimension " + std::to_string(cut.dim) + " in " + std::to_string(cut.blocks) + " x " +
@@ -97,6 +111,7 @@ std::string Sharding::text() const {
     text += " " + std::to_string(cut.dim) + "/" + std::string(name_of(cut.axis)) + ":" + std::to_string(cut.parts);
     if (cut.blocks > 1) text += "x" + std::to_string(cut.blocks);
     if (cut.stride > 1) text += "/" + std::to_string(cut.stride);
+    if (cut.dealt) text += " dealt";
   }
   if (flat_parts > 1)
     text += " flat r:" + std::to_string(flat_parts) + (flat_stride > 1 ? "/" + std::to_string(flat_stride) : "");

@@ -17,6 +17,7 @@ struct Cut {
   int dim = 0;
   MeshAxis axis = MeshAxis::kTensor1;
   int64_t parts = 1, blocks = 1, stride = 1;
+  bool dealt = false;  ///< the dimension is [clusters, inner], of which a device has those that the layout deals to it
   friend bool operator==(const Cut&, const Cut&) = default;
 };
 
@@ -28,6 +29,7 @@ struct Sharding {
   TensorType logical;
   std::vector<Cut> cuts;  ///< at most one a dimension
   int64_t flat_parts = 1, flat_stride = 1;
+  std::vector<int64_t> deal{};  ///< for cuts that are dealt: the clusters in the order of the devices
 
   bool whole() const { return cuts.empty() && flat_parts == 1; }
   /// Type after the cuts of dimensions.

@@ -4,6 +4,8 @@
 #include <tuple>
 
 #include "ramet/base/error.h"
+#include "ramet/layout/halo_plan.h"
+#include "ramet/ops/halo.h"
 #include "ramet/transform/data_axes.h"
 
 namespace ramet::layout {
@@ -18,15 +20,24 @@ bool has_factor(const ShardingRule::Operand& operand, int factor) {
 /// Partial sums are kept apart only in types whose sums are the recipe's own: f32, and exact integers.
 bool is_sum_type(DType dtype) { return dtype == DType::kF32 || is_index(dtype); }
 
+/// Whether every device has a whole branch of the balanced tree over the clusters, in order.
+bool are_branches(const std::vector<int64_t>& deal, int64_t devices) {
+  const int64_t own = std::ssize(deal) / devices;
+  return std::is_sorted(deal.begin(), deal.end()) && (own & (own - 1)) == 0;
+}
+
 }  // namespace
 
-SpreadGraph::SpreadGraph(const Graph& graph, const Mesh& mesh, StateSpreads& states, bool sequence)
+SpreadGraph::SpreadGraph(const Graph& graph, const Mesh& mesh, StateSpreads& states, bool sequence,
+                         std::vector<int64_t> deal)
     : source_(graph),
       mesh_(mesh),
       states_(states),
       sequence_(sequence && mesh.t1 > 1),
-      result_{Graph(graph.name()), {}, {}},
-      resharder_(mesh, result_.graph),
+      deal_(std::move(deal)),
+      dealt_(!deal_.empty() && !are_branches(deal_, mesh.t1)),
+      result_{Graph(graph.name()), {}, {}, {}},
+      resharder_(mesh, result_.graph, deal_),
       places_(graph.values().size()),
       wishes_(graph.values().size()) {}
 
@@ -66,10 +77,23 @@ void SpreadGraph::add_inputs() {
       if (spread.flat()) flat_sums_[input.value] = {spread.flat_parts, spread.flat_stride};
       spread.flat_parts = spread.flat_stride = 1;
     }
+    const bool has_clusters = input.role == InputRole::kData && !input.axes.empty() && input.axes[0] == "clusters";
+    if (const auto cut = has_clusters ? cut_of_clusters(value.type) : std::nullopt) {
+      spread.cuts = {*cut};
+      Sharding sharding = sharding_of(value.type, spread);
+      sharding.deal = deal_;
+      result_.feeds.emplace(value.name, std::move(sharding));
+    }
     const ValueId added =
         result_.graph.add_input(value.name, sharding_of(value.type, spread).local(), input.role, input.axes);
     place(input.value) = {added, spread};
   }
+}
+
+/// The cut of a tensor whose dimension 0 is the clusters.
+std::optional<Cut> SpreadGraph::cut_of_clusters(const TensorType& type) const {
+  if (deal_.empty() || mesh_.t1 == 1 || type.shape.rank() == 0 || type.shape[0] != std::ssize(deal_)) return {};
+  return Cut{0, MeshAxis::kTensor1, mesh_.t1, 1, 1, dealt_};
 }
 
 /// Where a partial sum goes when it is summed: along the positions under sequence parallelism, else to every member.
@@ -123,7 +147,10 @@ void SpreadGraph::add_outputs() {
       settle(output.value);
       if (place(output.value).spread.flat()) leave_flat(output.value);
       to = place(output.value).spread;
-      if (!to.cuts.empty()) result_.results[output.name] = sharding_of(source_.type(output.value), to);
+      if (!to.cuts.empty()) {
+        Sharding& part = result_.results[output.name] = sharding_of(source_.type(output.value), to);
+        if (dealt_) part.deal = deal_;
+      }
     }
     result_.graph.add_output(output.name, fetch(output.value, to), output.role);
   }
@@ -135,11 +162,12 @@ bool SpreadGraph::find_factor(const ShardingRule& rule, const ShardingRule::Dim&
   int64_t before = 1;
   for (int candidate : dim) {
     const int64_t size = rule.factors[static_cast<size_t>(candidate)].size;
+    if (cut.dealt && (before > 1 || size % std::ssize(deal_) != 0)) return false;
     if (cut.blocks % before == 0) {
       const int64_t blocks = cut.blocks / before;
       if (size % (blocks * cut.parts) == 0) {
         factor = candidate;
-        found = {cut.axis, cut.parts, blocks, cut.stride};
+        found = {cut.axis, cut.parts, blocks, cut.stride, cut.dealt};
         return true;
       }
     }
@@ -160,7 +188,7 @@ bool SpreadGraph::may_cut(NodeId id, const NodeSignature& node, const ShardingRu
     sums_apart = sums_apart && is_sum_type(node.outputs[o].dtype);
   }
   if (!partial) return !factor.whole;
-  if (factor.reduce != ShardingRule::Reduce::kSum || cut.blocks != 1) return false;
+  if (factor.reduce != ShardingRule::Reduce::kSum || cut.blocks != 1 || cut.dealt) return false;
   if (factor.whole || !sums_apart) {
     if (node.op->apart && factor.size > 1) result_.to_take_apart.insert(id);
     return false;
@@ -212,6 +240,14 @@ bool SpreadGraph::fits(const ShardingRule& rule, const FactorCuts& cuts, int fac
           if (other != factor && std::find(dim.begin(), dim.end(), factor) != dim.end() &&
               std::find(dim.begin(), dim.end(), other) != dim.end())
             return false;
+  if (!cut.dealt) return true;
+  // Dealt clusters come first in every dimension.
+  for (const auto* operands : {&rule.inputs, &rule.outputs})
+    for (const auto& operand : *operands)
+      for (const auto& dim : operand)
+        if (std::find(dim.begin(), dim.end(), factor) > dim.begin() &&
+            std::find(dim.begin(), dim.end(), factor) != dim.end())
+          return false;
   return true;
 }
 
@@ -275,7 +311,7 @@ std::vector<Cut> SpreadGraph::cuts_of(const ShardingRule& rule, const ShardingRu
     for (int factor : operand[d]) {
       if (const auto cut = cuts.find(factor); cut != cuts.end())
         result.push_back({static_cast<int>(d), cut->second.axis, cut->second.parts, before * cut->second.blocks,
-                          cut->second.stride});
+                          cut->second.stride, cut->second.dealt});
       before *= rule.factors[static_cast<size_t>(factor)].size;
     }
   }
@@ -291,6 +327,7 @@ void SpreadGraph::visit(NodeId id) {
     if (treats_elements_alike(id, input)) return visit_flat(id, place(input));
     leave_flat(input);
   }
+  if (fetches_rows(*node.op) && fetch_rows(id)) return;
   const NodeSignature signature = source_.signature(id);
   const ShardingRule rule = node.op->sharding(signature);
   add_cut_node(id, signature, rule, choose_cuts(id, signature, rule));
@@ -313,10 +350,14 @@ void SpreadGraph::add_cut_node(NodeId id, const NodeSignature& signature, const 
                               ? rule.outputs[0]
                               : rule.inputs[static_cast<size_t>(node.op->positional)];
     std::vector<int64_t> positions;
-    for (const Cut& cut : cuts_of(rule, operand, cuts))
+    bool dealt = false;
+    for (const Cut& cut : cuts_of(rule, operand, cuts)) {
       positions.insert(positions.end(),
                        {int64_t{cut.dim}, static_cast<int64_t>(cut.axis), cut.parts, cut.blocks, cut.stride});
+      dealt = dealt || cut.dealt;
+    }
     if (!positions.empty()) attributes.set("cuts", positions);
+    if (dealt) attributes.set("deal", deal_);
   }
   const NodeId made = result_.graph.add_node(*node.op, std::move(inputs), std::move(attributes), node);
   for (size_t o = 0; o < node.outputs.size(); ++o) {
@@ -331,6 +372,38 @@ void SpreadGraph::add_cut_node(NodeId id, const NodeSignature& signature, const 
       internal_error("SpreadGraph", signature.text() + " on a shard gives " + result_.graph.type(at.id).text() +
                                         " where " + expected.text() + " was expected");
   }
+}
+
+/// Rows of other devices' clusters: what goes to each device, the exchange, and what came beside the own rows.
+bool SpreadGraph::fetch_rows(NodeId id) {
+  const Node& node = source_.node(id);
+  const Spread& spread = place(node.inputs[0]).spread;
+  if (spread.cuts.size() != 1 || spread.cuts[0].dim != 0 || spread.cuts[0].axis != MeshAxis::kTensor1 || deal_.empty())
+    return false;
+  const Cut cut = spread.cuts[0];
+  const TensorData& rows = node.attributes.get_tensor("rows");
+  if (rows.type().shape[0] != std::ssize(deal_)) return false;
+  const HaloPlan plan = plan_halo(rows.tensor(), source_.type(node.inputs[0]).shape[1], deal_, cut.parts);
+  const std::vector<int64_t> cuts{0, static_cast<int64_t>(cut.axis), cut.parts, 1, cut.stride};
+  const ValueId x = place(node.inputs[0]).id;
+  const auto add = [&](const char* op, std::vector<ValueId> inputs, Attributes attributes) {
+    const NodeId made =
+        result_.graph.add_node(OpRegistry::instance().get(op), std::move(inputs), std::move(attributes), node);
+    return result_.graph.node(made).outputs[0];
+  };
+  const ValueId goes = add("halo_pack", {x}, {{"send", TensorData(plan.send)}, {"cuts", cuts}});
+  const ValueId comes = add("all_to_all", {goes},
+                            {{"axis", static_cast<int64_t>(cut.axis)},
+                             {"parts", cut.parts},
+                             {"stride", cut.stride},
+                             {"split", int64_t{0}},
+                             {"concat", int64_t{0}}});
+  Place& at = place(node.outputs[0]);
+  at.id = add("halo_unpack", {x, comes},
+              {{"place", TensorData(plan.place)}, {"rows", rows}, {"deal", deal_}, {"cuts", cuts}});
+  at.spread = {{cut}, 1, 1, 0};
+  result_.graph.set_value_name(at.id, source_.value(node.outputs[0]).name);
+  return true;
 }
 
 /// Whether the node works on the elements of `flat`, and of tensors of its shape, one by one or sums over them, so that

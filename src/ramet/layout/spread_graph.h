@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct SpreadResult {
   std::set<NodeId> to_take_apart;
   /// How those results lie that are cut over tensor shards; other results are whole on every device.
   std::map<std::string, Sharding> results;
+  std::map<std::string, Sharding> feeds;  ///< the same of data inputs
 };
 
 /// Rewrites a graph for one device of the mesh (SPMD). The sharding rules of the ops alone decide how each value is
@@ -41,7 +43,10 @@ class SpreadGraph {
   /// `sequence`: sequence parallelism. Sums of activations are scattered over t1 along the positions of sequences: the
   /// axis "positions" of the data inputs or, where these declare no axes, dimension 1 of values of three or more
   /// dimensions.
-  SpreadGraph(const Graph& graph, const Mesh& mesh, StateSpreads& states, bool sequence = false);
+  /// `deal`: the clusters of a graph in the order of the devices of t1, each of which has equally many; data inputs
+  /// with the axis "clusters" are cut so. Empty: t1 has shards.
+  SpreadGraph(const Graph& graph, const Mesh& mesh, StateSpreads& states, bool sequence = false,
+              std::vector<int64_t> deal = {});
   SpreadResult run();
 
  private:
@@ -53,6 +58,7 @@ class SpreadGraph {
   struct FactorCut {
     MeshAxis axis = MeshAxis::kTensor1;
     int64_t parts = 1, blocks = 1, stride = 1;
+    bool dealt = false;
     bool operator==(const FactorCut&) const = default;
   };
   using FactorCuts = std::map<int, FactorCut>;
@@ -66,6 +72,8 @@ class SpreadGraph {
   void leave_flat(ValueId source);
   void visit_flat(NodeId id, const Place& flat);
   void visit_exact_sum(NodeId id);
+  std::optional<Cut> cut_of_clusters(const TensorType& type) const;
+  bool fetch_rows(NodeId id);
   FactorCuts choose_cuts(NodeId id, const NodeSignature& node, const ShardingRule& rule);
   bool fits(const ShardingRule& rule, const FactorCuts& cuts, int factor, const FactorCut& cut) const;
   bool may_cut(NodeId id, const NodeSignature& node, const ShardingRule& rule, int factor, const FactorCut& cut);
@@ -86,6 +94,8 @@ class SpreadGraph {
   const Mesh& mesh_;
   StateSpreads& states_;
   bool sequence_;
+  const std::vector<int64_t> deal_;
+  bool dealt_ = false;          ///< the deal is none of equal runs of the tree over clusters
   std::vector<int> positions_;  // of each value: its dimension of positions, or -1
   SpreadResult result_;
   Resharder resharder_;

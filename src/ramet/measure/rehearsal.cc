@@ -164,7 +164,7 @@ class RehearsedDevice {
     for (const Binding& feed : segment.feeds) {
       const TensorView* const real = real_data(feed);
       if (real)
-        queue_.copy_in(at(feed.buffer, step.micro), real->data, feed.type.bytes());
+        copy_part(*real, feed, at(feed.buffer, step.micro));
       else
         fill(at(feed.buffer, step.micro), feed.type, fill_feed);
     }
@@ -172,10 +172,19 @@ class RehearsedDevice {
     stretch_.clear();
   }
 
+  /// The part of a data input that the first device has.
+  void copy_part(const TensorView& real, const Binding& feed, std::byte* to) {
+    const auto size = static_cast<int64_t>(size_of(feed.type.dtype));
+    for_each_run(feed.sharding, {}, [&](const ShardRun& run) {
+      queue_.copy_in(to + run.local * size, static_cast<const std::byte*>(real.data) + run.logical * size,
+                     run.count * size);
+    });
+  }
+
   /// What the real micro-batch has for a data input; null: nothing of its name and type.
   const TensorView* real_data(const Binding& feed) const {
     const auto found = std::find_if(batch_.begin(), batch_.end(), [&](const TensorView& tensor) {
-      return tensor.name == feed.name && *tensor.type == feed.type;
+      return tensor.name == feed.name && *tensor.type == feed.sharding.logical;
     });
     return found == batch_.end() ? nullptr : &*found;
   }

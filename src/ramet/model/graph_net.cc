@@ -80,6 +80,11 @@ Tensor answers(GraphNetBuilder& net) {
 
 void check_task(const GraphFamilyInfo& info, const GraphTask& task) {
   if (task.room.graphs < 1 || task.room.nodes < 1) fail("a batch has no room for a graph");
+  if (task.cut && task.per_graph)
+    fail("a graph that is cut has labels of nodes alone", "a label of graphs", "Make batches in another way");
+  if (task.cut && task.micro_batch != task.cut->clusters)
+    fail("a micro-batch of a graph that is cut has all of its clusters", std::to_string(task.micro_batch),
+         "Set train.micro_batch = " + std::to_string(task.cut->clusters));
   if (task.features.empty())
     fail("the nodes have no features to read", "", "Name a field of nodes, or make one with `--apply degree`");
   if (info.edge_weights && !task.edge_weights)

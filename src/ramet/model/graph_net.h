@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "ramet/graphs/graph_cut.h"
 #include "ramet/graphs/packs.h"
 #include "ramet/model/model.h"
 
@@ -67,7 +68,8 @@ struct GraphFeature {
 
 /// What a network reads, and how many answers it gives.
 struct GraphTask {
-  int64_t micro_batch = 1;  ///< packs
+  int64_t micro_batch = 1;                        ///< packs; of a graph that is cut all of its clusters
+  std::shared_ptr<const graphs::GraphCut> cut{};  ///< null: packs know nothing of one another
   graphs::GraphBudget room;
   std::vector<GraphFeature> features;
   std::vector<GraphFeature> edge_features{};

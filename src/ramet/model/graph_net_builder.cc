@@ -28,7 +28,7 @@ GraphNetBuilder::GraphNetBuilder(const GraphNetConfig& config, const GraphTask& 
 Tensor GraphNetBuilder::input(const std::string& name, DType dtype, std::vector<int64_t> dims) {
   dims.insert(dims.begin(), task_.micro_batch);
   std::vector<std::string> axes(dims.size());
-  axes[0] = "batch";
+  axes[0] = task_.cut ? "clusters" : "batch";
   return build_.input(name, dtype, Shape(std::move(dims)), std::move(axes));
 }
 
@@ -42,6 +42,21 @@ const NeighborLists& GraphNetBuilder::lists() {
             .by_source = input("by_source", DType::kI32, {room.edges}),
             .source_ptr = input("source_ptr", DType::kI32, {room.nodes + 1})};
   return lists_;
+}
+
+const HaloGraph& GraphNetBuilder::halo() {
+  if (halo_.index.valid()) return halo_;
+  const graphs::GraphCut& cut = *task_.cut;
+  Scope scope(build_, "graph");
+  halo_ = {.index = input("index", DType::kI32, {cut.in.edges}),
+           .ptr = input("ptr", DType::kI32, {cut.rows + 1}),
+           .back_index = input("back_index", DType::kI32, {cut.out.edges}),
+           .back_ptr = input("back_ptr", DType::kI32, {cut.rows + 1}),
+           .rows = TensorData(cut.in.far),
+           .back_rows = TensorData(cut.out.far),
+           .edges = TensorData(cut.in.other),
+           .back_edges = TensorData(cut.out.other)};
+  return halo_;
 }
 
 const PairLists& GraphNetBuilder::pairs() {
@@ -119,7 +134,10 @@ Tensor GraphNetBuilder::dense(Tensor x, const std::string& name, int64_t out) {
 }
 Tensor GraphNetBuilder::number(double value) { return full(build_, DType::kF32, {}, value); }
 
-Tensor GraphNetBuilder::of_sources(Tensor x) { return gather_rows(x, lists().source); }
+Tensor GraphNetBuilder::of_sources(Tensor x) {
+  if (!task_.cut) return gather_rows(x, lists().source);
+  return halo_edges(segment_expand(x, halo().back_ptr, task_.cut->out.edges), halo());
+}
 Tensor GraphNetBuilder::of_targets(Tensor x) { return segment_expand(x, pointers(), task_.room.edges); }
 
 Tensor GraphNetBuilder::degrees() {

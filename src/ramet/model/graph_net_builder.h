@@ -30,6 +30,7 @@ class GraphNetBuilder {
 
   // --- inputs; each is declared when it is first asked for ---
   const NeighborLists& lists();
+  const HaloGraph& halo();  ///< of a graph that is cut, in place of `lists`
   const PairLists& pairs();
   Tensor edge_weights();
   Tensor graph_ptr();
@@ -53,9 +54,11 @@ class GraphNetBuilder {
   int64_t width(Tensor x) const { return x.valid() ? x.dim(-1) : task_.features[0].width; }
 
   // --- along edges ---
-  Tensor pointers() { return lists().ptr; }  ///< of the edges that end in each node
-  /// For each node the sum over its edges of weight times the source's row (ops::neighbor_sum).
-  Tensor sum_of_neighbors(Tensor x, Tensor weight = {}) { return neighbor_sum(x, lists(), weight); }
+  Tensor pointers() { return task_.cut ? halo().ptr : lists().ptr; }  ///< of the edges that end in each node
+  /// For each node the sum over its edges of weight times the source's row (ops::neighbor_sum, halo_sum).
+  Tensor sum_of_neighbors(Tensor x, Tensor weight = {}) {
+    return task_.cut ? halo_sum(x, halo(), weight) : neighbor_sum(x, lists(), weight);
+  }
   Tensor of_sources(Tensor x);  ///< each edge gets its source's row
   Tensor of_targets(Tensor x);  ///< each edge gets its target's row
   Tensor degrees();             ///< edges that end in a node, f32 [B, N, 1]
@@ -85,6 +88,7 @@ class GraphNetBuilder {
   GraphBuilder& build_;
   std::vector<StateTensor>* const states_;
   NeighborLists lists_;
+  HaloGraph halo_;
   PairLists pairs_;
   NeighborLists features_;  ///< of sparse features
   Tensor feature_values_;

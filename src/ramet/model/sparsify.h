@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "ramet/model/evolve.h"
 #include "ramet/model/model.h"
 #include "ramet/ops/sparse.h"
 
@@ -24,6 +26,10 @@ struct SparsifyOptions {
   std::string distribution = "uniform";  ///< or "erk"
   std::string pattern = "random";        ///< or "magnitude"
   uint64_t seed = 0;                     ///< of random patterns
+  /// The density that patterns begin with, where it is another than `density`, to which they then change; cells have
+  /// slots for the greater one.
+  std::optional<double> first_density{};
+  EvolveOptions evolve{};
 };
 
 /// Gives the first numbers of a dense weight, or nothing where they are drawn.
@@ -54,6 +60,8 @@ using ReadBytes = std::function<void(const std::string& name, std::span<std::byt
 /// Reads the states of `dense_published`, given what reads weights, statistics and patterns.
 ReadBytes dense_reader(const Model& model, ReadBytes read);
 
+/// An index of `slots` slots a cell of one whose cells have `used`: the others are unused.
+std::vector<int32_t> with_unused_slots(const std::vector<int32_t>& index, int64_t used, int64_t slots);
 /// In each cell `slots` of its blocks, each set of blocks equally likely: what an index holds.
 std::vector<int32_t> random_pattern(const SparseGrid& grid, uint64_t seed, const std::string& name);
 /// In each cell the `slots` blocks with the greatest sums of absolute values; of equal sums the lower block.

@@ -35,6 +35,26 @@ Tensor neighbor_sum(Tensor x, const NeighborLists& lists, Tensor weight = {}, bo
 /// heads], or [B, E] with heads = 0.
 Tensor neighbor_dot(Tensor a, Tensor b, const NeighborLists& lists, int64_t heads = 0);
 
+/// A graph in clusters (ops/halo.h), by the rows that edges end in and, reversed, by the rows that they come from.
+/// Edges of one row ascend by their place in the whole graph in both lists.
+struct HaloGraph {
+  Tensor index, ptr;            ///< i32 [K, E] and [K, N + 1]
+  Tensor back_index, back_ptr;  ///< i32 [K, E'] and [K, N + 1]
+  TensorData rows, back_rows;   ///< i32 [K, H] and [K, H']: the far rows of the two lists
+  /// For each edge of the lists its number in the reversed lists, and the inverse: i32 [K, E] and [K, E'].
+  TensorData edges, back_edges;
+  HaloGraph reversed() const;
+};
+/// out[i] = sum over the edges of row i of weight[e] * the row that the edge comes from: x [K, N, F] -> [K, N, F].
+/// `weight` is invalid, [K, E] or [K, E, heads], as in neighbor_sum.
+Tensor halo_sum(Tensor x, const HaloGraph& graph, Tensor weight = {});
+/// Values of edges [K, E', ...] in the order of the reversed lists, brought into the order of the lists: [K, E, ...].
+Tensor halo_edges(Tensor values, const HaloGraph& graph);
+
+/// Distances between the rows a [G, M, D] and the columns b [G, K, T D] of each group (ops/pair_distance.h): the norm
+/// of a - sum over terms of w * b, f32 [G, M, K]. `norm`: "l1", "squares" (without a root), "complex" or "box". `w` [G,
+/// M, T D] is invalid for one term without weights; of "box" it holds widths [G, M, D].
+
 /// Pairs of nodes with their distances f32 [B, P] (ops/radial.h): an edge in each direction.
 struct PairLists {
   Tensor distance, ptr, second;

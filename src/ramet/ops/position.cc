@@ -42,6 +42,23 @@ std::vector<Position::Run> cut_runs(const std::vector<Position::Run>& runs, cons
   return kept;
 }
 
+/// The same where the device has the clusters `deal` of the dimension, one after another.
+std::vector<Position::Run> deal_runs(const NodeSignature& node, const std::vector<Position::Run>& runs,
+                                     const PositionCut& cut, int64_t extent) {
+  const std::vector<int64_t>& deal = node.attributes.get_ints("deal");
+  const auto clusters = std::ssize(deal);
+  if (runs.size() != 1 || cut.blocks != 1 || clusters == 0 || extent % clusters != 0 || clusters % cut.parts != 0)
+    refuse(node, "a dimension cannot be dealt so", text(cut), std::to_string(clusters) + " clusters");
+  const int64_t inner = extent / clusters, own = clusters / cut.parts;
+  std::vector<Position::Run> kept;
+  for (int64_t i = 0; i < own; ++i) {
+    const int64_t cluster = deal[static_cast<size_t>(cut.position * own + i)];
+    if (cluster < 0 || cluster >= clusters) refuse(node, "there is no such cluster", std::to_string(cluster));
+    kept.push_back({i * inner, cluster * inner, inner});
+  }
+  return kept;
+}
+
 }  // namespace
 
 std::vector<PositionCut> position_cuts(const NodeSignature& node) {
@@ -118,7 +135,8 @@ Position::Position(const NodeSignature& node, const Shape& part) : local_(part) 
   for (size_t i = 0; i < cuts.size(); ++i) {
     if (cuts[i].parts == 1) continue;
     Dim& dim = dims_[static_cast<size_t>(cuts[i].dim)];
-    dim.runs = cut_runs(dim.runs, cuts[i], before[i]);
+    const bool dealt = cuts[i].axis == kDealtAxis && node.attributes.has("deal");
+    dim.runs = dealt ? deal_runs(node, dim.runs, cuts[i], before[i]) : cut_runs(dim.runs, cuts[i], before[i]);
     whole_ = false;
     last_cut_ = std::max(last_cut_, static_cast<int>(cuts[i].dim));
   }

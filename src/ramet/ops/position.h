@@ -22,6 +22,10 @@ struct PositionCut {
 /// Integers that describe a cut in the attribute `cuts`: dim, axis, parts, blocks, stride.
 inline constexpr size_t kCutIntegers = 5;
 
+/// Of a graph in clusters (ops/halo.h), cuts along this mesh axis (t1) give a device clusters of any numbers: the
+/// attribute `deal` of a node has the clusters in the order of the devices, and the dimension is [clusters, inner].
+inline constexpr int64_t kDealtAxis = 2;
+
 /// A flat part (layout/sharding.h): the tensor that the cuts leave is seen as one range of elements and cut into equal
 /// parts. The attribute `flat` holds axis, parts, stride, and then the shape that the cuts leave. The operand is
 /// [ceil(elements / parts)]; elements beyond the tensor are padding. The number k of the part is the last integer of

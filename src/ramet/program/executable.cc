@@ -297,7 +297,8 @@ class ExecutableVerifier {
     for (const Cut& cut : sharding.cuts)
       sound = sound && cut.dim >= 0 && cut.dim < sharding.logical.shape.rank() && cut.parts >= 1 && cut.blocks >= 1 &&
               cut.stride >= 1 && cut.parts <= 1 << 20 && cut.blocks <= 1 << 20 &&
-              sharding.logical.shape[cut.dim] % (cut.parts * cut.blocks) == 0;
+              sharding.logical.shape[cut.dim] % (cut.parts * cut.blocks) == 0 &&
+              (!cut.dealt || (!sharding.deal.empty() && cut.axis == MeshAxis::kTensor1));
     check(sound && sharding.local() == local, what + " is no piece of its logical tensor");
   }
 
@@ -330,6 +331,7 @@ class ExecutableVerifier {
         check(binding.ready >= -1 && binding.ready < static_cast<int32_t>(segment.instructions.size()),
               "'" + binding.name + "' is written by an instruction that does not exist");
       }
+    for (const Binding& feed : segment.feeds) check_sharding(feed.sharding, feed.type, "'" + feed.name + "'");
     for (const Binding& result : segment.results) check_sharding(result.sharding, result.type, "'" + result.name + "'");
     check(segment.program >= 0 && static_cast<size_t>(segment.program) < exe_.programs.size(),
           "segment '" + segment.name + "' is of a program that does not exist");

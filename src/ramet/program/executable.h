@@ -85,7 +85,7 @@ struct Binding {
   BufferId buffer = kNoBuffer;
   int32_t ready = -1;  ///< results: index of the instruction that wrote it; -1 when none did
   bool guard = false;  ///< results: the step ends when it is not finite
-  /// Results: how the part that this device holds lies in the logical tensor; `type` is the part's.
+  /// Feeds and results: how the part that this device holds lies in the logical tensor; `type` is the part's.
   Sharding sharding{};
 };
 
@@ -186,7 +186,7 @@ inline constexpr int32_t kTrain = 0, kPrepare = 1, kFirstProgram = 2;
 /// the sum over lanes along the balanced binary tree that splits n leaves at the largest power of two below n
 /// (lane_combines); within a lane, micro-batches are added in order.
 struct Executable {
-  static constexpr int kVersion = 5;  ///< of the saved form and of the compiler's conventions
+  static constexpr int kVersion = 6;  ///< of the saved form and of the compiler's conventions
 
   Hash key;  ///< of all that the result depends on (see compile_key)
   std::string kernel_class;

@@ -222,9 +222,11 @@ void transfer(Stream& s, Sharding& sharding) {
     stream.number(cut.dim);
     transfer_enum(stream, cut.axis, static_cast<int>(kMeshAxes.size()));
     for (int64_t* number : {&cut.parts, &cut.blocks, &cut.stride}) stream.number(*number);
+    transfer_bool(stream, cut.dealt);
   });
   s.number(sharding.flat_parts);
   s.number(sharding.flat_stride);
+  transfer_numbers(s, sharding.deal);
 }
 
 template <typename Stream>

@@ -146,7 +146,12 @@ class SegmentBuilder {
       buffer(input.value) = add_buffer(value.name, BufferClass::kHost, value.type.bytes(), segment_.first,
                                        std::max(segment_.first, last_read(input.value)));
       auto& bindings = input.role == InputRole::kData ? segment_.feeds : segment_.scalars;
-      bindings.push_back({.name = value.name, .type = value.type, .buffer = buffer(input.value)});
+      const auto part = piece_.feeds.find(value.name);
+      bindings.push_back(
+          {.name = value.name,
+           .type = value.type,
+           .buffer = buffer(input.value),
+           .sharding = part == piece_.feeds.end() ? Sharding{.logical = value.type, .cuts = {}} : part->second});
     }
   }
 

@@ -29,6 +29,7 @@ class GraphKind final : public RecipeKind {
 
   OpenedData open(Recipe& recipe, Preparation&) const override {
     OpenedGraphs opened = open_graphs(recipe);
+    recipe.train.micro_batch = opened.task.micro_batch;
     return {.make_workload = [opened = std::move(opened)](Preparation& made) {
       Workload& workload = made.workload;
       workload.train = opened.train;

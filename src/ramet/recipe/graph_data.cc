@@ -172,7 +172,8 @@ class GraphOpener {
               std::max(room.edges, held_out->budget().edges)};
     opened_.train = source(train, room, true);
     if (held_out) opened_.held_out = source(held_out, room, false);
-    opened_.task.micro_batch = recipe_.train.micro_batch;
+    opened_.task.cut = train->cut();
+    opened_.task.micro_batch = opened_.task.cut ? clusters() : recipe_.train.micro_batch;
     opened_.task.room = opened_.train->budget();
     for (GraphFeature& feature : opened_.task.features) feature.room = opened_.train->sparse_room();
     opened_.task.seed = recipe_.train.seed;
@@ -218,6 +219,18 @@ class GraphOpener {
     else if (recipe_.train.epochs)
       request.epochs = static_cast<int64_t>(*recipe_.train.epochs) + 1;
     return graphs::make_packs(opened_.set, data_.batch, request);
+  }
+
+  /// Samples of a micro-batch of a graph that is cut: all of its clusters.
+  int64_t clusters() const {
+    const int64_t clusters = opened_.task.cut->clusters;
+    if (recipe_.places.count("train.micro_batch") && recipe_.train.micro_batch != clusters)
+      throw Error({.what = "a micro-batch of a graph that is cut has all of its clusters",
+                   .where = recipe_.where("train.micro_batch"),
+                   .found = std::to_string(recipe_.train.micro_batch),
+                   .expected = std::to_string(clusters),
+                   .remedy = "Leave the key out"});
+    return clusters;
   }
 
   std::shared_ptr<const GraphSource> source(std::shared_ptr<const Packs> packs, const graphs::GraphBudget& room,

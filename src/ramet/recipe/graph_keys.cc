@@ -116,7 +116,8 @@ std::vector<RecipeKey> graph_keys() {
        .quiet = true},
       {.name = "data.graphs.batch",
        .doc = "what one sample holds: count:GRAPHS, pad:GRAPHS (with room for the largest), stream:NODES[:EDGES], "
-              "histogram:NODES:DEPTH, neighbors:SEEDS:FANOUT,..., clusters:COUNT (of node.part) or walks:ROOTS:LENGTH",
+              "histogram:NODES:DEPTH, neighbors:SEEDS:FANOUT,..., clusters:COUNT (of node.part), walks:ROOTS:LENGTH "
+              "or cut (the whole graph, a sample a cluster of node.part, which layouts deal to devices)",
        .field = RAMET_FIELD(data.graphs.batch),
        .quiet = true},
       {.name = "data.graphs.oversize",

@@ -102,6 +102,12 @@ struct Recipe {
     double density = 0.1;
     int64_t block = 1, cells = 1, cells_t2 = 1;
     std::string distribution = "uniform", pattern = "random";
+    // Patterns that change (model/evolve.h).
+    int64_t every = 0;
+    double prune_ratio = 0.5, until = 1, ramp_from = 0.25, ramp_until = 0.75;
+    std::string prune_schedule = "cosine", score = "l1", regrow = "random", age = "auto";
+    bool regrow_pruned = false;
+    std::optional<double> first_density;
   } sparse;
 
   TrainOptions train;

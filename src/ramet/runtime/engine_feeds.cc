@@ -60,11 +60,11 @@ void EngineState::set(std::string_view name, const TensorType& type, const void*
   const auto& feeds = feeding_->feeds;
   for (size_t i = 0; i < feeds.size(); ++i) {
     if (feeds[i].name != name) continue;
-    if (feeds[i].type != type)
+    if (feeds[i].sharding.logical != type)
       throw Error({.what = "a feed is of another type than the input",
                    .where = "'" + feeds[i].name + "'",
                    .found = type.text(),
-                   .expected = feeds[i].type.text()});
+                   .expected = feeds[i].sharding.logical.text()});
     return put(i, data);
   }
   // What another segment takes is fed to that one, and what another program of the step takes to that.
@@ -94,7 +94,15 @@ bool EngineState::takes(std::string_view name) const {
 
 void EngineState::put(size_t input, const void* data) {
   const Binding& feed = feeding_->feeds.at(input);
-  queue_->copy_in(at(feed.buffer), data, feed.type.bytes());
+  if (feed.sharding.cuts.empty()) {
+    queue_->copy_in(at(feed.buffer), data, feed.type.bytes());
+  } else {  // the clusters that this device has
+    const auto size = static_cast<int64_t>(size_of(feed.type.dtype));
+    for_each_run(feed.sharding, position_, [&](const ShardRun& run) {
+      queue_->copy_in(at(feed.buffer) + run.local * size, static_cast<const std::byte*>(data) + run.logical * size,
+                      run.count * size);
+    });
+  }
   fed_[input] = true;
 }
 

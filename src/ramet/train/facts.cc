@@ -7,6 +7,7 @@
 
 #include "ramet/base/thread_team.h"
 #include "ramet/layout/pipeline_parts.h"
+#include "ramet/transform/cluster_sums.h"
 #include "ramet/transform/layers.h"
 #include "ramet/transport/process.h"
 
@@ -48,6 +49,7 @@ LayoutFacts layout_facts(const Model& model, const TrainOptions& options) {
           .chunks = exact ? options.chunks : 1,
           .exact = exact,
           .micro_batches = options.accumulation,
+          .clusters = transform::clusters_of(model.forward),
           .tokens = positions_of(model),
           .layers = layers,
           .heads = heads != model.units_of_axes.end() ? heads->second : 0,

@@ -28,11 +28,11 @@ std::vector<size_t> bind(const Segment& segment, const Signature& signature) {
                    .where = "'" + feed.name + "' " + feed.type.text(),
                    .remedy = near.empty() ? "" : "Did you mean '" + near + "'?"});
     }
-    if (found->second != feed.type)
+    if (found->second != feed.sharding.logical)
       throw Error({.what = "the data gives another type than the model's input has",
                    .where = "'" + feed.name + "'",
                    .found = found->second.text(),
-                   .expected = feed.type.text()});
+                   .expected = feed.sharding.logical.text()});
     tensors.push_back(static_cast<size_t>(found - signature.begin()));
   }
   return tensors;

@@ -52,6 +52,7 @@ void chunk(const NodeSignature& node, const ShardingRule& rule, const Tags& fact
   const OpDef& op = *node.op;
   if (attributes.get_bool_or("in_order", false)) return;
   if (op.chunked_extent) {
+    if (attributes.get_int_or("chunks", 1) > 1) return;  // a tree over clusters (cluster_sums.h)
     const int64_t extent = op.chunked_extent(node);
     if (extent > 0 && extent % chunks == 0) attributes.set("chunks", chunks);
     return;

@@ -11,6 +11,7 @@
 #include "ramet/kernel/cpu/families.h"
 #include "ramet/kernel/cpu/targets.h"
 #include "ramet/kernel/cpu/unroll.h"
+#include "ramet/ops/halo.h"
 #include "ramet/ops/neighbors.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -43,7 +44,8 @@ HWY_INLINE void sum_features(const EdgeSums& call, int64_t begin, int64_t end, i
   RAMET_UNROLL
   for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
   for (int64_t k = begin; k < end; ++k) {
-    const float* x = call.x + (call.from ? int64_t{call.from[k]} : k) * call.width + first;
+    const int64_t row = call.from ? int64_t{call.from[k]} : k;
+    const float* x = (row < call.near ? call.x + row * call.width : call.far + (row - call.near) * call.width) + first;
     const int64_t edge = call.edge ? int64_t{call.edge[k]} : k;
     const Vf weight = hn::Set(d, call.weight ? call.weight[edge * call.heads + head] : 1.0f);
     RAMET_UNROLL
@@ -93,7 +95,9 @@ void MultiplyEdges(const EdgeProducts& call, int64_t begin, int64_t end) {
     for (int64_t e = call.ptr[row]; e < call.ptr[row + 1]; ++e)
       for (int64_t head = 0; head < call.heads; ++head) {
         const float* a = call.a + row * call.width + head * size;
-        const float* b = call.b + int64_t{call.source[e]} * call.width + head * size;
+        const int64_t from = call.source[e];
+        const float* b =
+            (from < call.near ? call.b + from * call.width : call.far + (from - call.near) * call.width) + head * size;
         Vf sums[kPieces];
         RAMET_UNROLL
         for (int p = 0; p < kPieces; ++p) sums[p] = hn::Zero(d);
@@ -304,6 +308,98 @@ void run_neighbor_dot(const NodeSignature& node, const KernelContext& context) {
   }
 }
 
+void run_halo_sum(const NodeSignature& node, const KernelContext& context) {
+  const ops::HaloForm form = ops::halo_sum_form(node);
+  ops::check_halo(node, form, table(context, 2), table(context, 3));
+  const int64_t heads = std::max<int64_t>(1, form.heads);
+  for (int64_t k = 0; k < form.clusters; ++k) {
+    const EdgeSums call{.x = floats(context, 0) + k * form.rows * form.width,
+                        .width = form.width,
+                        .from = table(context, 2) + k * form.edges,
+                        .far = floats(context, 1) + k * form.far * form.width,
+                        .near = form.rows,
+                        .weight = form.weighted ? floats(context, 6) + k * form.edges * heads : nullptr,
+                        .heads = heads,
+                        .ptr = table(context, 3) + k * (form.rows + 1),
+                        .out = static_cast<float*>(context.outputs[0]) + k * form.rows * form.width};
+    split_rows(context.team, call.ptr, form.rows,
+               [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(SumEdges)(call, begin, end); });
+  }
+}
+
+void run_halo_dot(const NodeSignature& node, const KernelContext& context) {
+  const ops::HaloForm form = ops::halo_dot_form(node);
+  ops::check_halo(node, form, table(context, 3), table(context, 4));
+  const int64_t heads = std::max<int64_t>(1, form.heads);
+  for (int64_t k = 0; k < form.clusters; ++k) {
+    const EdgeProducts call{.a = floats(context, 0) + k * form.rows * form.width,
+                            .b = floats(context, 1) + k * form.rows * form.width,
+                            .width = form.width,
+                            .heads = heads,
+                            .far = floats(context, 2) + k * form.far * form.width,
+                            .near = form.rows,
+                            .source = table(context, 3) + k * form.edges,
+                            .ptr = table(context, 4) + k * (form.rows + 1),
+                            .out = static_cast<float*>(context.outputs[0]) + k * form.edges * heads};
+    split_rows(context.team, call.ptr, form.rows,
+               [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(MultiplyEdges)(call, begin, end); });
+    clear_tail(call.out, call.ptr, form.rows, form.edges, heads);
+  }
+}
+
+/// Rows of `count` places, one after another: row(place) gives the bytes of one, or null for zeros.
+template <typename Row>
+void copy_rows(const KernelContext& context, int64_t count, int64_t bytes, const Row& row) {
+  auto* const out = static_cast<std::byte*>(context.outputs[0]);
+  const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, bytes));
+  context.team.split(count, grain, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i)
+      if (const std::byte* from = row(i))
+        std::memcpy(out + i * bytes, from, static_cast<size_t>(bytes));
+      else
+        std::memset(out + i * bytes, 0, static_cast<size_t>(bytes));
+  });
+}
+
+int64_t row_bytes(const NodeSignature& node, int64_t width) {
+  return width * static_cast<int64_t>(size_of(node.inputs[0].dtype));
+}
+
+std::function<void(const KernelContext&)> make_halo_rows(const NodeSignature& node) {
+  return [node, form = ops::halo_rows_form(node)](const KernelContext& context) {
+    const auto* const x = static_cast<const std::byte*>(context.inputs[0]);
+    const int64_t bytes = row_bytes(node, form.width);
+    copy_rows(context, form.clusters * form.places, bytes,
+              [&](int64_t i) { return form.table[i] < 0 ? nullptr : x + form.table[i] * bytes; });
+  };
+}
+
+std::function<void(const KernelContext&)> make_halo_pack(const NodeSignature& node) {
+  return [node, form = ops::halo_pack_form(node)](const KernelContext& context) {
+    const auto* const x = static_cast<const std::byte*>(context.inputs[0]);
+    const int64_t bytes = row_bytes(node, form.width);
+    copy_rows(context, form.devices * form.places, bytes,
+              [&](int64_t i) { return form.send[i] < 0 ? nullptr : x + form.send[i] * bytes; });
+  };
+}
+
+std::function<void(const KernelContext&)> make_halo_unpack(const NodeSignature& node) {
+  return [node, form = ops::halo_unpack_form(node)](const KernelContext& context) {
+    const auto* const x = static_cast<const std::byte*>(context.inputs[0]);
+    const auto* const came = static_cast<const std::byte*>(context.inputs[1]);
+    const int64_t bytes = row_bytes(node, form.width);
+    copy_rows(context, form.clusters * form.places, bytes, [&](int64_t i) -> const std::byte* {
+      const int64_t at = form.place[i];
+      return at == 0 ? nullptr : at > 0 ? came + (at - 1) * bytes : x + (-at - 1) * bytes;
+    });
+  };
+}
+
+void add_rows(Backend& backend, const std::string& op,
+              std::function<void(const KernelContext&)> (*make)(const NodeSignature&)) {
+  cpu::add_hwy(backend, op, {}, [make](const NodeSignature& node, int) { return make(node); }, {}, {}, true);
+}
+
 void add(Backend& backend, const std::string& op, void (*run)(const NodeSignature&, const KernelContext&),
          bool any_type = false) {
   cpu::add_hwy(
@@ -327,6 +423,11 @@ void add_cpu_neighbors(Backend& backend) {
   add(backend, "segment_expand", run_segment_expand, true);
   add(backend, "neighbor_sum", run_neighbor_sum);
   add(backend, "neighbor_dot", run_neighbor_dot);
+  add(backend, "halo_sum", run_halo_sum);
+  add(backend, "halo_dot", run_halo_dot);
+  add_rows(backend, "halo_rows", make_halo_rows);
+  add_rows(backend, "halo_pack", make_halo_pack);
+  add_rows(backend, "halo_unpack", make_halo_unpack);
 }
 
 }  // namespace ramet::kernel

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ramet/kernel/reference/reference.h"
+#include "ramet/ops/halo.h"
 
 namespace ramet::kernel {
 namespace {
@@ -138,6 +139,82 @@ void neighbor_dot(const ReferenceOperands& operands) {
   });
 }
 
+/// Element f of row `row` of x (input `first`) and the far rows behind it, of cluster k.
+double near_or_far(const ReferenceOperands& operands, int first, const ops::HaloForm& form, int64_t k, int64_t row,
+                   int64_t f) {
+  return row < form.rows ? operands.get(first, (k * form.rows + row) * form.width + f)
+                         : operands.get(first + 1, (k * form.far + row - form.rows) * form.width + f);
+}
+
+void halo_sum(const ReferenceOperands& operands) {
+  const ops::HaloForm form = ops::halo_sum_form(operands.node());
+  ops::check_halo(operands.node(), form, table(operands, 2), table(operands, 3));
+  const int64_t heads = form.heads > 0 ? form.heads : 1;
+  const SegmentForm rows{form.clusters, form.rows, form.edges, form.width};
+  for_each_row(rows, table(operands, 3), [&](int64_t row, int64_t begin, int64_t end) {
+    for (int64_t f = 0; f < form.width; ++f) {
+      double sum = 0;
+      for (int64_t e = begin; e < end; ++e) {
+        const double weight = form.weighted ? operands.get(6, e * heads + f / (form.width / heads)) : 1;
+        sum += weight * near_or_far(operands, 0, form, row / form.rows, table(operands, 2)[e], f);
+      }
+      operands.set(0, row * form.width + f, sum);
+    }
+  });
+}
+
+void halo_dot(const ReferenceOperands& operands) {
+  const ops::HaloForm form = ops::halo_dot_form(operands.node());
+  ops::check_halo(operands.node(), form, table(operands, 3), table(operands, 4));
+  for (int64_t i = 0; i < operands.output_type(0).elements(); ++i) operands.set(0, i, 0);
+  const int64_t heads = form.heads > 0 ? form.heads : 1, size = form.width / heads;
+  const SegmentForm rows{form.clusters, form.rows, form.edges, form.width};
+  for_each_row(rows, table(operands, 4), [&](int64_t row, int64_t begin, int64_t end) {
+    for (int64_t e = begin; e < end; ++e)
+      for (int64_t h = 0; h < heads; ++h) {
+        double sum = 0;
+        for (int64_t d = h * size; d < (h + 1) * size; ++d)
+          sum += operands.get(0, row * form.width + d) *
+                 near_or_far(operands, 1, form, row / form.rows, table(operands, 3)[e], d);
+        operands.set(0, e * heads + h, sum);
+      }
+  });
+}
+
+/// Rows of output 0: from(place) gives an input and its row, or an input of -1 for zeros.
+template <typename From>
+void copy_rows(const ReferenceOperands& operands, int64_t places, int64_t width, const From& from) {
+  const bool floating = is_floating(operands.input_type(0).dtype);
+  for (int64_t i = 0; i < places; ++i) {
+    const auto [input, row] = from(i);
+    for (int64_t f = 0; f < width; ++f)
+      if (floating)
+        operands.set(0, i * width + f, input < 0 ? 0 : operands.get(input, row * width + f));
+      else
+        operands.set_int(0, i * width + f, input < 0 ? 0 : operands.get_int(input, row * width + f));
+  }
+}
+
+void halo_rows(const ReferenceOperands& operands) {
+  const ops::HaloRowsForm form = ops::halo_rows_form(operands.node());
+  copy_rows(operands, form.clusters * form.places, form.width,
+            [&](int64_t i) { return std::pair(form.table[i] < 0 ? -1 : 0, int64_t{form.table[i]}); });
+}
+
+void halo_pack(const ReferenceOperands& operands) {
+  const ops::HaloPackForm form = ops::halo_pack_form(operands.node());
+  copy_rows(operands, form.devices * form.places, form.width,
+            [&](int64_t i) { return std::pair(form.send[i] < 0 ? -1 : 0, int64_t{form.send[i]}); });
+}
+
+void halo_unpack(const ReferenceOperands& operands) {
+  const ops::HaloUnpackForm form = ops::halo_unpack_form(operands.node());
+  copy_rows(operands, form.clusters * form.places, form.width, [&](int64_t i) {
+    const int64_t at = form.place[i];
+    return at == 0 ? std::pair(-1, int64_t{0}) : at > 0 ? std::pair(1, at - 1) : std::pair(0, -at - 1);
+  });
+}
+
 }  // namespace
 
 void add_reference_neighbors(Backend& backend) {
@@ -147,6 +224,11 @@ void add_reference_neighbors(Backend& backend) {
   add_reference(backend, "segment_expand", segment_expand);
   add_reference(backend, "neighbor_sum", neighbor_sum);
   add_reference(backend, "neighbor_dot", neighbor_dot);
+  add_reference(backend, "halo_sum", halo_sum);
+  add_reference(backend, "halo_dot", halo_dot);
+  add_reference(backend, "halo_rows", halo_rows);
+  add_reference(backend, "halo_pack", halo_pack);
+  add_reference(backend, "halo_unpack", halo_unpack);
 }
 
 }  // namespace ramet::kernel

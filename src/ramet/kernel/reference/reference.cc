@@ -15,6 +15,7 @@ void add_reference_order(Backend& backend);
 void add_reference_reduce(Backend& backend);
 void add_reference_matmul(Backend& backend);
 void add_reference_sparse(Backend& backend);
+void add_reference_sparse_evolve(Backend& backend);
 void add_reference_neighbors(Backend& backend);
 void add_reference_radial(Backend& backend);
 void add_reference_pairs(Backend& backend);
@@ -70,6 +71,7 @@ void add_reference_kernels(Backend& backend) {
   add_reference_reduce(backend);
   add_reference_matmul(backend);
   add_reference_sparse(backend);
+  add_reference_sparse_evolve(backend);
   add_reference_neighbors(backend);
   add_reference_radial(backend);
   add_reference_pairs(backend);
