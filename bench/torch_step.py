@@ -2,7 +2,7 @@
 
     python bench/torch_step.py                                   # BERT-base, GPT-2, ViT-B, T5-small, Wav2Vec2-base
     python bench/torch_step.py --only bert-base --rounds 1 --steps 3 --without "torch compiled"
-    python bench/torch_step.py --only bert-base --results build/torch_step.jsonl --layout recompute=layer --device-memory 1.52GiB --small
+    python bench/torch_step.py --only bert-base --results build/torch_step.jsonl --memory low
 
 Both sides keep f32 weights, compute products in bf16 (PyTorch: autocast, fused AdamW) and clip no gradients. Each round runs Ramet, PyTorch
 eager and PyTorch compiled once, each as a process of its own on the same processors; the ratio is that of the medians over
@@ -50,7 +50,7 @@ def words_of(args, case, side):
     if side == "ramet":
         words += ["--layout", args.layout, "--device-memory", args.device_memory,
                   "--moments", args.moments]
-        words += ["--small"] if args.small else []
+        words += ["--memory", args.memory] if args.memory else []
     return words
 
 
@@ -74,8 +74,7 @@ def main():
     parser.add_argument("--results", type=pathlib.Path)
     parser.add_argument("--layout", default="")
     parser.add_argument("--device-memory", default="")
-    parser.add_argument("--small", action="store_true",
-                        help="Ramet with update_in_backward, release_module and no predict(); wants --layout recompute=layer")
+    parser.add_argument("--memory", default="", help="Options.memory of Ramet, such as low")
     parser.add_argument("--moments", default="f32", help="of Ramet, f32 or bf16")
     parser.add_argument("--clip", type=float, default=0, help="both sides clip the gradients to this norm")
     args = parser.parse_args()

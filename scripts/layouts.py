@@ -3,7 +3,7 @@
 
 usage: scripts/layouts.py [--build DIR] [--quick] [--only TEXT] [--model TEXT] [--keep]
 
-Trains narrow networks for images and of LSTM layers, and small BERT and GPT-2 models (f32, bf16 and f16, f16 and f8 under unit scaling, also with all states held in 16 bits,
+Trains narrow networks for images and of LSTM layers, embeddings of a knowledge graph, and small BERT and GPT-2 models (f32, bf16 and f16, f16 and f8 under unit scaling, also with all states held in 16 bits,
 dropout, clipping, every optimizer for large batches, packed rows) for a few steps on one device, then on
 every layout of the list, on threads and on MPI ranks, and compares hashes of the weights; the loss of every step must have
 equal bits too, and every device's arena the planned size. Exit status 1 at the end if one differs; its first
@@ -78,6 +78,17 @@ NETWORKS = {
     "lstm-f32-adamw": {"model.kind": "lstm", "model.preset": "mini", "model.layers": 8, "model.hidden": 32, "model.vocabulary_size": 96,
                        "data.sequence_length": 12, "train.precision": "f32", "train.optimizer.kind": "adamw"},
 }
+# Embeddings of a knowledge graph: a table that shards cut by entity, with negatives that triples share, and with all entities as answers.
+EMBEDDINGS = {
+    "rotate-f32-adam": {"model.kind": "rotate", "model.knowledge.width": 12, "model.knowledge.pad": 8, "model.knowledge.margin": 3,
+                        "model.knowledge.temperature": 0.5, "data.triples.group": 8, "data.triples.negatives": 24, "train.precision": "f32",
+                        "train.optimizer.kind": "adam"},
+    "complex-bf16-adagrad": {"model.kind": "complex", "model.knowledge.width": 16, "model.knowledge.pad": 8, "model.knowledge.loss": "all",
+                             "model.knowledge.penalty": 0.01, "data.triples.group": 8, "data.triples.reciprocal": True,
+                             "train.precision": "bf16", "train.optimizer.kind": "adagrad"},
+}
+for settings in EMBEDDINGS.values():
+    settings |= {"data.kind": "triples", "data.triples.set": "triples.safetensors"}
 COMMON = {
     "data.kind": "synthetic",
     "train.steps": STEPS,
@@ -134,6 +145,16 @@ NETWORK_LAYOUTS = [
     ("p=2 phases=2 offload=weights,grads,optimizer,activations", 0), ("p=2 t=2 r=2 rts=optimizer phases=2 recompute=layer offload=optimizer", 0),
     ("p=2 t=2x2 r=2 rts=weights,grads,optimizer recompute=layer", 0), ("r=2", 2), ("p=2 t=2", 4),
 ]
+# One layer: no pipelines.
+EMBEDDING_LAYOUTS = [
+    ("threads=2", 0), ("r=2", 0), ("r=4", 0), ("r=8", 0), ("t=2", 0), ("t=4", 0), ("t=2x2", 0), ("t=1x2", 0), ("t=4x2", 0), ("t=2 r=2", 0),
+    ("t=4 r=2", 0), ("t=2 r=4", 0), ("t=2x2 r=2", 0), ("recompute=cheap", 0), ("recompute=layer", 0), ("recompute=all", 0),
+    ("offload=optimizer", 0), ("offload=weights", 0), ("offload=optimizer streaming=STREAM", 0), ("t=2 offload=optimizer", 0),
+    ("r=2 rts=weights", 0), ("r=2 rts=grads", 0), ("r=2 rts=optimizer", 0), ("r=4 rts=weights,grads,optimizer", 0), ("r=8 rts=optimizer", 0),
+    ("r=4 rts=weights:2,grads:4,optimizer:4", 0), ("t=2 r=2 rts=optimizer", 0), ("t=2 r=2 rts=weights,grads,optimizer recompute=all", 0),
+    ("r=2 rts=optimizer offload=optimizer", 0), ("t=4 r=2 rts=optimizer offload=weights,optimizer streaming=STREAM", 0), ("r=2", 2), ("t=2", 2),
+    ("t=2 r=2", 4), ("r=4 rts=weights,grads,optimizer", 4),
+]
 ODD = [
     ("t=2", 0), ("t=4", 0), ("t=8", 0), ("t=4x2", 0), ("t=4 sequence=true", 0), ("p=2 t=2 r=2", 4),
     ("t=4 phases=4 recompute=layer offload=weights,grads,optimizer,activations streaming=STREAM", 0),
@@ -153,12 +174,24 @@ class Matrix:
         self.stream = self.work / "streaming"
         self.references = {}
 
+    def make_triples(self):
+        """A graph set of 60 entities, 3 relations and 240 triples; some are held out."""
+        folder = self.work / "triples"
+        folder.mkdir(exist_ok=True)
+        lines = [f"e{number % 60}\tr{number % 3}\te{number * number % 59}\n" for number in range(240)]
+        (folder / "train.txt").write_text("".join(lines[20:]))
+        (folder / "valid.txt").write_text("".join(lines[:20]))
+        subprocess.run([str(self.program), "graphs", "prepare", "triples", str(folder), "--out", str(self.work / "triples.safetensors")],
+                       check=True, stdout=subprocess.DEVNULL)
+
     def recipe(self, model, size):
         """The file of a recipe."""
         path = self.work / f"{model}-{size}.toml"
         if path.exists():
             return path
-        settings = {**COMMON, **(MODELS | NETWORKS)[model]}
+        settings = {**COMMON, **(MODELS | NETWORKS | EMBEDDINGS)[model]}
+        if model in EMBEDDINGS:
+            self.make_triples()
         if size == "own":
             settings |= {"train.lanes": 8, "train.chunks": 4, "train.accumulation": 8}
         else:
@@ -242,7 +275,8 @@ class Matrix:
         if self.options.quick:
             models, networks = itertools.cycle(MODELS), itertools.cycle(NETWORKS)
             return [(next(models), "eight", *each) for each in QUICK] + [(next(networks), "own", *each) for each in QUICK]
-        return [(model, "own", *each) for model in NETWORKS for each in NETWORK_LAYOUTS] + [(model, size, *each) for size, layouts in (("eight", EIGHT), ("odd", ODD), ("six", SIX))
+        return [(model, "own", *each) for model in NETWORKS for each in NETWORK_LAYOUTS] + [
+            (model, "own", *each) for model in EMBEDDINGS for each in EMBEDDING_LAYOUTS] + [(model, size, *each) for size, layouts in (("eight", EIGHT), ("odd", ODD), ("six", SIX))
                 for model in (MODELS if size == "eight" else list(MODELS)[:ALL_SIZES]) for each in layouts]
 
 

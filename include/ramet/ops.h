@@ -279,6 +279,11 @@ RAMET_API Tensor global_max_pool(Operand a, bool channels_last = false);
 RAMET_API Tensor gather(Operand table, Operand indices);
 /// Zeros [rows, H], to which updates [..., H] are added at i32 row indices [...], in the order of their positions.
 RAMET_API Tensor scatter_add(Operand indices, Operand updates, int64_t rows);
+/// Distances between the rows a [G, M, D] and the columns b [G, K, D] of each group -> f32 [G, M, K], without a tensor
+/// of pairs: the norm of a - w * b over the features. `norm`: "l1", "squares" (no root), "complex" (sum of moduli, real
+/// parts in the first half of the features) or "box" (w holds widths). w [G, M, D]; without it, 1. With b [G, K, T D]
+/// and w [G, M, T D], the sum of T products is taken off a. Where G is 1, b may be a table [K, ...].
+RAMET_API Tensor pair_distance(Operand a, Operand b, const std::string& norm, Operand w = Tensor());
 
 struct AttentionOptions {
   bool causal = false;    ///< a query sees no later keys

@@ -8,6 +8,7 @@
 #include "ramet/error_types.h"  // errors that programs treat each in their own way
 #include "ramet/import.h"       // models that PyTorch traced
 #include "ramet/log.h"          // runs that a program logs to
+#include "ramet/memory.h"       // memory of this process
 #include "ramet/model.h"        // building a model
 #include "ramet/ops.h"          // the ops
 #include "ramet/optimizer.h"    // optimizers, groups, learning rates

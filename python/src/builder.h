@@ -47,5 +47,6 @@ void bind_data(nb::module_& m);
 void bind_training(nb::module_& m);
 void bind_import(nb::module_& m);
 void bind_log(nb::module_& m);
+void bind_memory(nb::module_& m);
 
 }  // namespace ramet_python

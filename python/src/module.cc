@@ -12,6 +12,7 @@ NB_MODULE(_ramet, m) {
   bind_options(m);
   bind_data(m);
   bind_log(m);
+  bind_memory(m);
   bind_training(m);
   bind_import(m);
 }

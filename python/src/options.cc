@@ -102,6 +102,8 @@ const std::vector<Option<ramet::TrainOptions>>& train_options() {
       option("threads", &TrainOptions::threads, "a whole number", "of all devices together; 0: all processors"),
       option("device_memory", &TrainOptions::device_memory, "a number of bytes",
              "of each device; 0: what is available"),
+      option("device_memory_share", &TrainOptions::device_memory_share, "a number",
+             "of the bytes that a device would use without a limit: as many, or as few as it can"),
       option("device", &TrainOptions::device, "a text", "kind of devices, such as 'cpu'"),
       option("evaluate_every", &TrainOptions::evaluate_every, "a whole number", "steps; 0: at the end"),
       option("save_every", &TrainOptions::save_every, "a whole number", "steps; 0: at the end"),

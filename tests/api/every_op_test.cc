@@ -14,6 +14,7 @@
 #include "ramet/ops/build_attention.h"
 #include "ramet/ops/build_convolution.h"
 #include "ramet/ops/build_elementwise.h"
+#include "ramet/ops/build_graphs.h"
 #include "ramet/ops/build_indexing.h"
 #include "ramet/ops/build_loss.h"
 #include "ramet/ops/build_norm.h"
@@ -317,6 +318,8 @@ void add_indexing(std::vector<Case>& cases) {
   BOTH(linear_scan, linear_scan(in.a, in.b, 1, true));
   BOTH(gather, gather(in.square, in.index));
   BOTH(scatter_add, scatter_add(in.index, in.values, 5));
+  BOTH(pair_distance, pair_distance(in.a, in.b, "complex", in.c));
+  BOTH(pair_distance, pair_distance(in.a, in.b, "l1", in.none));
 }
 
 void add_products(std::vector<Case>& cases) {

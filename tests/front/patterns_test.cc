@@ -60,6 +60,10 @@ class WrittenProgram {
     return call("mean", {{"self", tensor(a)}, {"dim", integers({-1})}, {"keepdim", flag(true)}}, Shape(dims),
                 DType::kF32, "dim");
   }
+  void parameter(const std::string& input) {
+    for (front::TracedInput& each : program_.inputs)
+      if (each.value == input) each.kind = front::TracedInput::Kind::kParameter;
+  }
   void output(const std::string& value) { program_.outputs.push_back({.value = value, .target = value}); }
 
   std::vector<std::string> fused_ops() const {
@@ -301,6 +305,174 @@ TEST(Patterns, AScaleOfTheBiasStays) {
   const std::string bias = p.input("bias", {1, 2, 3, 5}, 0.2);
   p.finish(p.softmax(p.binary("mul", p.binary("add", p.product(), tensor(bias)), number(0.5))));
   EXPECT_THAT(p.fused_ops(), Not(Contains("scaled_dot_product_attention")));
+}
+
+/// Attention of 4 heads of queries, with 2 heads of keys and values that are repeated.
+struct RepeatedHeads : WrittenProgram {
+  std::string query = input("q", {2, 4, 3, 4}), key = input("k", {2, 2, 5, 4}, -0.3),
+              value = input("v", {2, 2, 5, 6}, -0.7);
+
+  std::string repeated(const std::string& heads, int64_t size, int64_t axis = 2) {
+    std::vector<int64_t> one{2, 2, 5, size}, wide{2, 2, 5, size};
+    one.insert(one.begin() + axis, 1), wide.insert(wide.begin() + axis, 2);
+    const std::string apart =
+        call("unsqueeze", {{"self", tensor(heads)}, {"dim", integer(axis)}}, Shape(one), DType::kF32, "default");
+    const std::string expanded = call("expand", {{"self", tensor(apart)}, {"size", integers(wide)}}, Shape(wide));
+    const std::string copy = call("clone", {{"self", tensor(expanded)}}, Shape(wide));
+    return call("_unsafe_view", {{"self", tensor(copy)}, {"size", integers({2, 4, 5, size})}}, {2, 4, 5, size});
+  }
+  void attend(const std::string& keys, const std::string& values) {
+    output(call("scaled_dot_product_attention",
+                {{"query", tensor(query)}, {"key", tensor(keys)}, {"value", tensor(values)}}, {2, 4, 3, 6}));
+  }
+};
+
+TEST(Patterns, RepeatedHeadsOfKeysAreGroupedHeads) {
+  RepeatedHeads p;
+  p.attend(p.repeated(p.key, 4), p.repeated(p.value, 6));
+  EXPECT_THAT(p.fused_ops(), ElementsAre("scaled_dot_product_attention"));
+  p.expect_same_values();
+}
+
+TEST(Patterns, HeadsOfKeysThatRepeatInterleaves) {
+  RepeatedHeads p;
+  const auto repeated = [&](const std::string& heads, int64_t size) {
+    return p.call("repeat_interleave", {{"self", tensor(heads)}, {"repeats", integer(2)}, {"dim", integer(1)}},
+                  {2, 4, 5, size}, DType::kF32, "self_int");
+  };
+  p.attend(repeated(p.key, 4), repeated(p.value, 6));
+  EXPECT_THAT(p.fused_ops(), ElementsAre("scaled_dot_product_attention"));
+  p.expect_same_values();
+}
+
+/// The two heads of keys stand in turn (0, 1, 0, 1), not each twice in a row.
+TEST(Patterns, HeadsThatAreRepeatedInTurnStay) {
+  RepeatedHeads p;
+  p.attend(p.repeated(p.key, 4, 1), p.repeated(p.value, 6, 1));
+  EXPECT_THAT(p.fused_ops(), Contains("expand"));
+  p.expect_same_values();
+}
+
+TEST(Patterns, RepeatedHeadsOfAttentionThatIsWrittenOut) {
+  RepeatedHeads p;
+  const std::string key =
+      p.call("transpose", {{"self", tensor(p.repeated(p.key, 4))}, {"dim0", integer(2)}, {"dim1", integer(3)}},
+             {2, 4, 4, 5}, DType::kF32, "int");
+  const std::string scores =
+      p.binary("mul", p.call("matmul", {{"self", tensor(p.query)}, {"other", tensor(key)}}, {2, 4, 3, 5}), number(0.5));
+  const std::string probabilities =
+      p.call("softmax", {{"self", tensor(scores)}, {"dim", integer(-1)}}, {2, 4, 3, 5}, DType::kF32, "int");
+  p.output(
+      p.call("matmul", {{"self", tensor(probabilities)}, {"other", tensor(p.repeated(p.value, 6))}}, {2, 4, 3, 6}));
+  EXPECT_THAT(p.fused_ops(), ElementsAre("scaled_dot_product_attention"));
+  p.expect_same_values();
+}
+
+// --- rotary positions ---
+
+/// x [2, 3, 4, 6] (samples, heads, positions, size), of whose heads the first `rotated` elements turn.
+class WrittenRotary : public WrittenProgram {
+ public:
+  explicit WrittenRotary(int64_t rotated = 6, bool neighbours = false) : rotated_(rotated), neighbours_(neighbours) {
+    x = input("x", {2, 3, 4, 6});
+  }
+  std::string x;
+  bool angles_once = false;          ///< tables that do not hold each angle twice
+  bool angles_by_parameter = false;  ///< a gradient flows to the tables
+
+  std::string slice(const std::string& a, int64_t start, int64_t end, int64_t step = 1) {
+    std::vector<int64_t> dims = program().types.at(a).shape.dims();
+    dims.back() = (std::min(end, dims.back()) - start + step - 1) / step;
+    return call("slice",
+                {{"self", tensor(a)},
+                 {"dim", integer(3)},
+                 {"start", integer(start)},
+                 {"end", integer(end)},
+                 {"step", integer(step)}},
+                Shape(dims), DType::kF32, "Tensor");
+  }
+  std::string table(const std::string& function, int64_t samples) {
+    const std::string angles = input(function + "_angles", {samples, 4, angles_once ? rotated_ : rotated_ / 2}, 0.2);
+    if (angles_by_parameter) parameter(angles);
+    const Shape whole{samples, 4, rotated_};
+    std::string twice = angles;
+    if (!angles_once)
+      twice =
+          neighbours_
+              ? call("repeat_interleave", {{"self", tensor(angles)}, {"repeats", integer(2)}, {"dim", integer(-1)}},
+                     whole, DType::kF32, "self_int")
+              : call("cat", {{"tensors", traced::list({tensor(angles), tensor(angles)})}, {"dim", integer(-1)}}, whole);
+    const std::string scaled = binary("mul", unary(function, twice), number(1.25));
+    return call("unsqueeze", {{"self", tensor(scaled)}, {"dim", integer(1)}}, {samples, 1, 4, rotated_});
+  }
+  std::string turned(const std::string& a) {
+    const Shape shape = program().types.at(a).shape;
+    const int64_t half = rotated_ / 2, end = std::numeric_limits<int64_t>::max();
+    const std::string first = neighbours_ ? slice(a, 0, end, 2) : slice(a, 0, half),
+                      second = unary("neg", neighbours_ ? slice(a, 1, end, 2) : slice(a, half, end));
+    const auto both = traced::list({tensor(second), tensor(first)});
+    if (!neighbours_) return call("cat", {{"tensors", both}, {"dim", integer(-1)}}, shape);
+    const std::string pairs = call("stack", {{"tensors", both}, {"dim", integer(-1)}}, {2, 3, 4, half, 2});
+    return call("view", {{"self", tensor(pairs)}, {"size", integers(shape.dims())}}, shape);
+  }
+  /// x cos + turned(x) sin.
+  std::string rotated(const std::string& a, int64_t samples = 1) {
+    const std::string straight = binary("mul", a, tensor(table("cos", samples)));
+    return binary("add", straight, tensor(binary("mul", turned(a), tensor(table("sin", samples)))));
+  }
+  std::vector<std::string> rotary_ops() const {
+    std::vector<std::string> ops;
+    for (const front::TracedCall& call : front::fuse_patterns(program()).calls)
+      if (call.op == "ramet.rotary" || call.op == "aten.add" || call.op == "aten.neg") ops.push_back(call.op);
+    return ops;
+  }
+
+ private:
+  int64_t rotated_;
+  bool neighbours_;
+};
+
+TEST(Patterns, RotaryPositionsOfHalvesAndOfNeighbours) {
+  for (const bool neighbours : {false, true})
+    for (const int64_t samples : {1, 2}) {
+      WrittenRotary p(6, neighbours);
+      p.output(p.rotated(p.x, samples));
+      EXPECT_THAT(p.rotary_ops(), ElementsAre("ramet.rotary")) << neighbours << samples;
+      p.expect_same_values();
+    }
+}
+
+TEST(Patterns, RotaryPositionsOfTheFirstElements) {
+  for (const bool neighbours : {false, true}) {
+    WrittenRotary p(4, neighbours);
+    const std::string turned = p.rotated(p.slice(p.x, 0, 4));
+    const auto parts = traced::list({tensor(turned), tensor(p.slice(p.x, 4, 6))});
+    p.output(p.call("cat", {{"tensors", parts}, {"dim", integer(-1)}}, {2, 3, 4, 6}));
+    EXPECT_THAT(p.rotary_ops(), ElementsAre("ramet.rotary")) << neighbours;
+    const front::TracedCall last = front::fuse_patterns(p.program()).calls.back();
+    EXPECT_EQ(last.op, "ramet.rotary");
+    EXPECT_EQ(front::tensor_of(last, "self"), p.x);
+    p.expect_same_values();
+  }
+}
+
+/// A rotation turns both elements of a pair by one angle, and gives the angles no gradient.
+TEST(Patterns, TablesThatAreNoAnglesOfRotationsStay) {
+  WrittenRotary once;
+  once.angles_once = true;
+  once.output(once.rotated(once.x));
+  EXPECT_THAT(once.rotary_ops(), ElementsAre("aten.neg", "aten.add"));
+  WrittenRotary learnt;
+  learnt.angles_by_parameter = true;
+  learnt.output(learnt.rotated(learnt.x));
+  EXPECT_THAT(learnt.rotary_ops(), ElementsAre("aten.neg", "aten.add"));
+}
+
+TEST(Patterns, OtherSignsAreNoRotation) {
+  WrittenRotary p;
+  const std::string straight = p.binary("mul", p.x, tensor(p.table("cos", 1)));
+  p.output(p.binary("sub", straight, tensor(p.binary("mul", p.turned(p.x), tensor(p.table("sin", 1))))));
+  EXPECT_THAT(p.rotary_ops(), ElementsAre("aten.neg"));
 }
 
 }  // namespace

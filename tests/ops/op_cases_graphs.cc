@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "ops/op_cases.h"
@@ -186,11 +187,53 @@ void add_drawn(std::vector<OpCase>& cases, uint64_t number) {
   for (size_t i = before; wide && i < cases.size(); ++i) cases[i].gradient_tolerance = 0;
 }
 
+/// Values offset + step * n, with n from 0 to count - 1 in no order.
+CaseInput grid(Shape shape, double offset, double step, int64_t count) {
+  Numbers values;
+  for (int64_t i = 0; i < shape.elements(); ++i)
+    values.push_back(offset + step * static_cast<double>((i * 7 + i / 5 * 3 + i / 11) % count));
+  return given(kF32, std::move(shape), std::move(values));
+}
+
+void add_pair_cases(std::vector<OpCase>& cases) {
+  const CaseInput a = given(kF32, {1, 1, 2}, {1, 2}), b = given(kF32, {1, 2, 2}, {0, 4, 4, -2});
+  const auto by_hand = [&](const std::string& norm, std::vector<CaseInput> inputs, Numbers expected) {
+    cases.push_back({.op = "pair_distance",
+                     .name = norm + "_by_hand",
+                     .inputs = std::move(inputs),
+                     .attributes = {{"norm", norm}},
+                     .expected = {std::move(expected)}});
+  };
+  by_hand("l1", {a, b}, {3, 7});
+  by_hand("squares", {a, b, given(kF32, {1, 1, 2}, {1, 0.5})}, {1, 18});
+  by_hand("complex", {a, given(kF32, {1, 2, 2}, {4, 6, 1, 0})}, {5, 2});
+  // Widths 4 and 1: 1 is inside the first, 2 and 4 are outside.
+  by_hand("box", {a, b, given(kF32, {1, 1, 2}, {4, 1})}, {0.2 + 2 * 2 - 0.75, 3.0 * 5 - 2 * 4.8 + 4 * 2 - 0.75});
+  const auto both = [&](const std::string& norm, const std::string& name, std::vector<CaseInput> inputs) {
+    const Shape pairs{inputs[0].type.shape[0], inputs[0].type.shape[1], inputs[1].type.shape.dim(-2)};
+    cases.push_back({.op = "pair_distance", .name = name, .inputs = inputs, .attributes = {{"norm", norm}}});
+    inputs.insert(inputs.begin(), grid(pairs, -0.5, 0.3, 5));
+    for (const char* const op : {"pair_row_grad", "pair_column_grad"})
+      cases.push_back({.op = op, .name = name, .inputs = inputs, .attributes = {{"norm", norm}}});
+  };
+  // No norm has a corner within 0.1 of a difference: rows are multiples of 0.2, and what is taken off them is not.
+  const auto rows = [](Shape shape) { return grid(std::move(shape), -1, 0.2, 11); };
+  const auto columns = [](Shape shape) { return grid(std::move(shape), -0.9, 0.2, 9); };
+  for (const std::string norm : {"l1", "squares", "complex"}) {
+    both(norm, norm, {rows({2, 4, 38}), columns({2, 6, 38})});
+    both(norm, norm + "_weighted", {rows({2, 4, 38}), columns({2, 6, 38}), grid({2, 4, 38}, -1, 2, 3)});
+    both(norm, norm + "_two_terms", {rows({1, 2, 6}), rows({1, 4, 12}), grid({1, 2, 12}, -0.75, 1, 2)});
+  }
+  both("l1", "one_table", {rows({1, 4, 6}), columns({8, 6}), grid({1, 4, 6}, -1, 2, 3)});
+  both("box", "box", {rows({2, 4, 20}), columns({2, 6, 20}), grid({2, 4, 20}, 0.4, 0.4, 3)});
+}
+
 }  // namespace
 
 void add_graph_cases(std::vector<OpCase>& cases) {
   add_hand_made(cases);
   for (uint64_t number = 0; number < 8; ++number) add_drawn(cases, number);
+  add_pair_cases(cases);
 }
 
 }  // namespace ramet::tests

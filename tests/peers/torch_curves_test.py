@@ -8,7 +8,7 @@ import unittest
 import torch_support  # noqa: F401  (finds the built package, or skips everything)
 from peers import ROOT, needs
 
-MODELS = ["resnet", "gru", "albert", "t5", "clip"]
+MODELS = ["resnet", "gru", "albert", "deberta", "t5", "clip"]
 
 
 @needs("torch", "transformers", "torchvision", "ramet")
@@ -22,6 +22,7 @@ class CurvesTest(unittest.TestCase):
         self.assertEqual([row["model"] for row in rows], MODELS)
         for row in rows:
             self.assertEqual(sum(state == "same" for state in row["layouts"].values()), 4, row)
+            self.assertEqual(row["layouts"]["p=2"], "same", row)
             self.assertLess(row["largest_difference"], 1e-5)
 
 

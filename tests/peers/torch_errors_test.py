@@ -89,6 +89,16 @@ def unknown_op(self, x):
     return x * self.w + torch.special.bessel_j0(self.v)
 
 
+def helper(x):
+    return torch.special.bessel_j0(x)
+
+
+def unknown_ops(self, x):
+    with torch.no_grad():
+        scale = torch.special.bessel_j1(self.b)
+    return helper(x * self.w) + helper(self.v) * scale + torch.special.bessel_j0(x)
+
+
 def unique(self, x):
     return torch.unique(x * self.w)
 
@@ -166,6 +176,11 @@ CASES = {
     "autograd.Function": lambda: compile_rows(own_gradient),
     "a gradient inside": lambda: compile_rows(inner_gradient),
     "an unsupported operator": lambda: compile_rows(unknown_op),
+    "several unsupported operators": lambda: rt.training_model(
+        (module := Rows(unknown_ops)), SGD(module.parameters(), lr=0.1), example=X,
+        loss=lambda out, given: (out + torch.special.zeta(given["x"], out)).sum()),
+    "an unsupported operator of PyTorch's own module": lambda: rt.inference_model(
+        nn.Sequential(nn.ReLU(), nn.FractionalMaxPool2d(2, output_size=2)), example=torch.ones(2, 3, 5, 5)),
     "a loss without a gradient": lambda: compile_rows(nothing_trained),
     "writing under no_grad": lambda: compile_rows(written),
     "a module that fails": lambda: compile_rows(fails),
@@ -212,6 +227,10 @@ CASES = {
                                                                     options=rt.Options(micro_batches=2)),
 }
 
+# What to do without an operator.
+INSTEAD = ("Compute the same from operators that Ramet has (ramet.torch_operators() lists them), or compute it outside of the "
+           "module and pass the result as an input")
+
 # Class and text of each; N stands for a number of a line.
 TEXTS = {
     "item": (
@@ -236,12 +255,12 @@ TEXTS = {
         'by a number that is known before the first step'),
     "choosing elements": (
         ramet.UnsupportedOp,
-        'torch_support.py:N in forward: results whose size or value is known only when the program runs; '
-        'found aten.index (1x). Keep fixed sizes: use a mask and torch.where instead of choosing elements'),
+        'torch_errors_test.py:N in chosen: results whose size or value is known only when the program runs; '
+        'found aten.index (1x; torch_errors_test.py:N in chosen). Keep fixed sizes: use a mask and torch.where instead of choosing elements'),
     "unique": (
         ramet.UnsupportedOp,
-        'torch_support.py:N in forward: results whose size or value is known only when the program runs; '
-        'found aten._unique2 (1x). Keep fixed sizes: use a mask and torch.where instead of choosing '
+        'torch_errors_test.py:N in unique: results whose size or value is known only when the program runs; '
+        'found aten._unique2 (1x; torch_errors_test.py:N in unique). Keep fixed sizes: use a mask and torch.where instead of choosing '
         'elements'),
     "random of Python": (
         ramet.UnsupportedOp,
@@ -269,14 +288,25 @@ TEXTS = {
     "an unsupported operator": (
         ramet.UnsupportedOp,
         "module 'Rows': the module uses what is not supported; found \n  aten.special_bessel_j0 "
-        '(torch_support.py:N in forward): the operator is not supported.'),
+        '(1x; torch_errors_test.py:N in unknown_op): the operator is not supported. ' + INSTEAD),
+    "several unsupported operators": (
+        ramet.UnsupportedOp,
+        "module 'Rows': the module uses what is not supported; found \n"
+        "  aten.special_bessel_j1 (1x; torch_errors_test.py:N in unknown_ops): the operator is not supported\n"
+        "  aten.special_bessel_j0 (3x; torch_errors_test.py:N in helper, torch_errors_test.py:N in unknown_ops): "
+        "the operator is not supported\n"
+        "  aten.special_zeta (1x; torch_errors_test.py:N in <lambda>): the operator is not supported. " + INSTEAD),
+    "an unsupported operator of PyTorch's own module": (
+        ramet.UnsupportedOp,
+        "module 'Sequential': the module uses what is not supported; found \n"
+        "  aten.fractional_max_pool2d (1x; module '1' (FractionalMaxPool2d)): the operator is not supported. " + INSTEAD),
     "a loss without a gradient": (
         ramet.Error,
         "loss 'loss': the loss depends on no parameter that is trained. Check requires_grad of the "
         'parameters, and detach() and torch.no_grad() in forward'),
     "writing under no_grad": (
         ramet.UnsupportedOp,
-        'torch_support.py:N in forward: aten.fill_.Scalar changes in place, under torch.no_grad(), a '
+        'torch_errors_test.py:N in written: aten.fill_.Scalar changes in place, under torch.no_grad(), a '
         'tensor that has a gradient. Compute a new tensor instead, or change the tensor outside of '
         'torch.no_grad()'),
     "a module that fails": (
@@ -323,19 +353,20 @@ TEXTS = {
     "no optimizer": (
         ramet.UnsupportedOp,
         'optimizer: no optimizer of torch.optim; found str; expected SGD, Adam, AdamW, RMSprop, Adagrad, '
-        'LAMB, LARS, Lion, Adafactor'),
+        'LAMB, LARS, Lion, Adafactor. Make it as for PyTorch: torch.optim.AdamW(module.parameters(), lr=1e-3)'),
     "an unknown optimizer": (
         ramet.UnsupportedOp,
         'optimizer: an optimizer that Ramet does not have; found torch.optim.rprop.Rprop; expected SGD, '
-        'Adam, AdamW, RMSprop, Adagrad, LAMB, LARS, Lion, Adafactor'),
+        'Adam, AdamW, RMSprop, Adagrad, LAMB, LARS, Lion, Adafactor. Use one of these, of torch.optim or '
+        'ramet.torch.optim'),
     "amsgrad": (
         ramet.UnsupportedOp,
         'optimizer.param_groups[0]: options of the optimizer that Ramet does not have; found '
-        'amsgrad=True (only False)'),
+        'amsgrad=True (only False). Leave these options as they are by default'),
     "maximize and dampening": (
         ramet.UnsupportedOp,
         'optimizer.param_groups[0]: options of the optimizer that Ramet does not have; found '
-        'dampening=0.1 (only 0), maximize=True (only False)'),
+        'dampening=0.1 (only 0), maximize=True (only False). Leave these options as they are by default'),
     "parameters of another module": (
         ramet.Error,
         "optimizer: the optimizer has parameters that are not the module's; found 2 of 6 parameters. "
@@ -355,7 +386,8 @@ TEXTS = {
         'return a loss where the example has labels'),
     "no such index": (
         ramet.Error,
-        'loss: no output of this index; found 5; expected one of loss [], out [4, 3]'),
+        'loss: no output of this index; found 5; expected one of loss [], out [4, 3]. Name an output, or give '
+        'loss=lambda outputs, batch: ...'),
     "several scalars": (
         ramet.Error,
         'loss: several scalar outputs; found a [], b []; expected one scalar output of floating-point '
@@ -367,11 +399,12 @@ TEXTS = {
     "a loss function that returns a number": (
         ramet.ShapeError,
         'loss: the loss function does not return a scalar tensor; found float; expected a tensor of one '
-        'element'),
+        'element. Return the mean of the losses, computed from tensors'),
     "inputs of different sizes": (
         ramet.ShapeError,
         'example: inputs with different numbers of samples; found x [4, 6], y [3, 3]; expected the same '
-        'first dimension, the samples of a micro-batch, in all inputs'),
+        'first dimension, the samples of a micro-batch, in all inputs. Make what does not count samples a buffer of '
+        'the module, or compute it in forward'),
     "f64": (
         ramet.ShapeError,
         "example['x']: numbers of 64 bits; found torch.float64; expected torch.float32. Call .float()"),
@@ -382,10 +415,12 @@ TEXTS = {
     "an object": (
         ramet.UnsupportedOp,
         "example['y']: an example with a value that is no tensor, number or text; found object; expected "
-        'tensors, arrays, numbers, texts and None, in dictionaries, tuples and lists'),
+        'tensors, arrays, numbers, texts and None, in dictionaries, tuples and lists. Take what forward needs out of '
+        'the object, or make it in forward'),
     "no tensor": (
         ramet.ShapeError,
-        'example: an example without a tensor; expected the inputs of one micro-batch'),
+        'example: an example without a tensor; expected the inputs of one micro-batch. Give a dictionary of the '
+        'keyword arguments of forward, or a tuple of its arguments'),
     "a missing input": (
         ramet.ShapeError,
         'step 1: a batch of another structure than the example; found x; expected x, y. Missing: y'),

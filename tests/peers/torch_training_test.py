@@ -276,6 +276,49 @@ class Weights(unittest.TestCase):
         with self.assertRaisesRegex(ramet.Error, "weights cannot be updated in the backward pass while gradients are clipped"):
             make(early, update_in_backward=True, max_grad_norm=1.0)
 
+    def test_low_memory_has_the_same_bits(self):
+        kept, low = two()
+        make = lambda module, **options: rt.training_model(module, torch.optim.AdamW(module.parameters(), lr=0.1), example=batch(),
+                                                           loss="loss", options=rt.Options(**TINY, **options))
+        expected, step = make(kept), make(low, memory="low")
+        self.assertTrue(next(low.parameters()).isnan().all())
+        for i in range(3):
+            mine, other = step(**batch(seed=i)), expected(**batch(seed=i))
+            self.assertEqual((mine.loss, mine.grad_norm), (other.loss, other.grad_norm))
+        self.assertEqual(step.weights_hash(), expected.weights_hash())
+        self.assertLess(step.plan.device_bytes[0], expected.plan.device_bytes[0])
+        with self.assertRaisesRegex(ramet.Error, r"predict\(\): a program without predictions"):
+            step.predict(**batch())
+        step.copy_to(low)
+        expected.copy_to(kept)
+        torch.testing.assert_close(low.state_dict(), kept.state_dict(), rtol=0, atol=0)
+
+    def test_low_memory_keeps_to_what_other_options_say(self):
+        options = rt.Options(memory="low")
+        self.assertEqual((options.update_in_backward, options.release_module, options.predicts, options.memory_share()),
+                         (True, True, False, 0.65))
+        for other in (dict(max_grad_norm=1.0), dict(micro_batches=2), dict(loss_scale=None)):
+            self.assertFalse(rt.Options(memory="low", **other).update_in_backward)
+        self.assertEqual(rt.Options(memory="low", device_memory="1GiB").memory_share(), 0)
+        self.assertEqual(rt.Options().memory_share(), 0)
+        with self.assertRaisesRegex(ramet.Error, "Options.memory: an option that has no such value"):
+            rt.Options(memory="little")
+        module = seeded(Net)
+        step = rt.training_model(module, torch.optim.SGD(module.parameters(), lr=0.1), example=batch(), loss="loss",
+                                 options=rt.Options(memory="low", max_grad_norm=1.0, micro_batches=2, **TINY))
+        self.assertTrue(step(**batch(8)).loss > 0)
+
+    def test_memory_is_taken_while_the_module_is_exported(self):
+        with ramet.MemoryReserve(1 << 12) as reserve:
+            self.assertFalse(reserve.empty)
+            module = seeded(Net)
+            step = rt.training_model(module, torch.optim.SGD(module.parameters(), lr=0.1), example=batch(), loss="loss",
+                                     options=rt.Options(**TINY))
+            self.assertTrue(reserve.empty)
+        self.assertTrue(ramet.MemoryReserve(0).empty)
+        self.assertGreater(ramet.trim_memory(), 0)
+        self.assertTrue(step(**batch()).loss > 0)
+
     def test_predictions_may_be_left_out(self):
         module = seeded(Net)
         step = rt.training_model(module, torch.optim.SGD(module.parameters(), lr=0.1), example=batch(), loss="loss",

@@ -253,7 +253,7 @@ TEST(Prediction, MeasuresSparseProductsWithTheirPatterns) {
   std::vector<Executable> stages;
   stages.push_back(compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1}));
   Machine rehearsed = probe_machine(cpu_backend(), 1), measured = rehearsed;
-  ASSERT_TRUE(rehearse_in_time(rehearsed, stages, 0.2));
+  ASSERT_TRUE(rehearse_in_time(rehearsed, stages, 0));
   measure_calls(measured, stages[0], cpu_backend(), 60, 0);
   int sparse = 0;
   for (const Call& call : stages[0].calls) {

@@ -320,6 +320,32 @@ TEST(Trainer, MemoryLimitsTakeWhatIsDerivedAndChangeNoBit) {
   EXPECT_EQ(trained(recipe, 3, least).first, hash);
 }
 
+TEST(Trainer, AShareOfTheMemoryIsALimitThatChangesNoBitAndRefusesNothing) {
+  const Recipe recipe = tiny({"model.layers=6", "model.hidden=128", "train.micro_batch=4", "train.precision=bf16",
+                              "train.clip_norm=0", "train.optimizer.in_backward=true", "train.recompute=auto"});
+  const auto [hash, bytes] = trained(recipe, 3);
+  const auto with_share = [&](double share) {
+    Training trainer = make_training(prepare(recipe), {.threads = 1, .device_memory_share = share});
+    trainer.initialize();
+    for (int i = 0; i < 3; ++i) trainer.step();
+    const auto& exe = trainer.cluster().stages()[0];
+    EXPECT_EQ(trainer.planned_bytes(), exe.planned_bytes());
+    EXPECT_EQ(trainer.weights_hash(), hash) << share;
+    const auto derived = std::count_if(exe.states.begin(), exe.states.end(),
+                                       [](const auto& state) { return state.tensor.kind == StateKind::kDerived; });
+    return std::make_tuple(trainer.planned_bytes(), derived, exe.activations);
+  };
+  EXPECT_EQ(std::get<0>(with_share(1)), bytes);
+  const auto [most, most_derived, most_kept] = with_share(0.95);
+  EXPECT_LE(static_cast<double>(most), 0.95 * static_cast<double>(bytes));
+  EXPECT_EQ(most_kept, "keep layers 0-5 and the head");  // copies of weights go first
+  const auto [least, derived, kept] = with_share(0.01);
+  EXPECT_GT(static_cast<double>(least), 0.01 * static_cast<double>(bytes));  // as few as it can
+  EXPECT_LT(least, most);
+  EXPECT_LT(derived, most_derived);
+  EXPECT_NE(kept, most_kept);
+}
+
 TEST(Trainer, AGradientThatIsNotFiniteLeavesItsOwnWeight) {
   // Too large a loss scale: the loss is finite, its gradients overflow f16.
   const std::vector<std::string> settings = {"train.precision=f16", "train.loss_scale=1099511627776",

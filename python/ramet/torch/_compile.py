@@ -100,7 +100,8 @@ def source_of_inference(module, example):
     module, inputs = prepare(module, example)
     evaluation = _export.trace(module, inputs, split_call(example), False)
     if not evaluation.outputs:
-        raise ShapeError("a module that returns no tensor", where=type(module).__name__)
+        raise ShapeError("a module that returns no tensor", where=type(module).__name__,
+                         remedy="Let forward return what is to be predicted")
     return Source(module, inputs, evaluation.inputs, None, evaluation)
 
 
@@ -124,7 +125,8 @@ def _is_scalar_float(value):
 def _loss_name(traced, loss):
     names = traced.outputs
     if not names:
-        raise ShapeError("a module that returns no tensor", where="forward", expected="a loss")
+        raise ShapeError("a module that returns no tensor", where="forward", expected="a loss",
+                         remedy="Let forward return the loss, or what loss=lambda outputs, batch: ... needs")
     shown = ", ".join(f"{name} {list(traced.output_value(name).shape)}" for name in names)
     if loss is None:
         scalars = [name for name in names if name != "loss_items" and _is_scalar_float(traced.output_value(name))]
@@ -135,7 +137,8 @@ def _loss_name(traced, loss):
         return scalars[0]
     if isinstance(loss, int):
         if not -len(names) <= loss < len(names):
-            raise Error("no output of this index", where="loss", found=str(loss), expected=f"one of {shown}")
+            raise Error("no output of this index", where="loss", found=str(loss), expected=f"one of {shown}",
+                        remedy="Name an output, or give loss=lambda outputs, batch: ...")
         loss = names[loss]
     if loss not in names:
         raise Error("no output of this name", where="loss", found=f"'{loss}'", expected=f"one of {shown}",

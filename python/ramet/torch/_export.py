@@ -6,11 +6,12 @@ import inspect
 
 import torch
 from torch import nn
+from torch.fx.proxy import TracerBase
 
 from ramet.errors import Error, ShapeError, UnsupportedOp
 
 from . import _capture, _loops, _marks
-from ._places import place_in, place_of, place_of_error, users_stack
+from ._places import frames_of_forward, place_in, place_of, place_of_error
 from ._structure import InputTree, OutputTree
 from ._weights import is_released
 
@@ -132,7 +133,8 @@ class _Program(nn.Module):
         if not isinstance(value, torch.Tensor) or value.numel() != 1:
             raise ShapeError(f"the {name} function does not return a scalar tensor", where=name,
                              found=type(value).__name__ if not isinstance(value, torch.Tensor)
-                             else f"a tensor of shape {list(value.shape)}", expected="a tensor of one element")
+                             else f"a tensor of shape {list(value.shape)}", expected="a tensor of one element",
+                             remedy="Return the mean of the losses, computed from tensors")
         if name in names:
             position = names.index(name)
             names[position] = name + "_of_module"
@@ -199,6 +201,7 @@ def trace(module, inputs: InputTree, example, training, loss=None, items=None, s
         _refuse_unknown_sizes(exported)
         _loops.unroll(exported)
         _marks.set_marks(exported)
+        _keep_lines_of_regions(exported)
         try:
             exported = exported.run_decompositions({})
         except Exception as error:
@@ -209,8 +212,12 @@ def trace(module, inputs: InputTree, example, training, loss=None, items=None, s
 
 
 def _exported(program, arguments, module):
+    # torch.export records lines of functions named "forward" alone. A line of a function that forward calls says more.
+    code = program.forward.__code__
+    lines = _capture.replaced(TracerBase, _filter_traceback_frames=lambda self, stack: frames_of_forward(stack, code))
     try:
-        return torch.export.export(program, arguments, strict=False)
+        with lines:
+            return torch.export.export(program, arguments, strict=False)
     except Error:
         raise
     except Exception as error:
@@ -220,6 +227,13 @@ def _exported(program, arguments, module):
                 raise cause from None
             cause = cause.__cause__ or cause.__context__
         raise _reworded(error, module) from error
+
+
+def _keep_lines_of_regions(exported):
+    """Lets run_decompositions() keep the lines of inner graphs: an interpreter tells them, generated code does not."""
+    for graph in exported.graph_module.modules():
+        if isinstance(graph, torch.fx.GraphModule) and graph is not exported.graph_module:
+            graph.forward = torch.fx.Interpreter(graph).run
 
 
 DEPENDS_ON_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException")
@@ -252,9 +266,10 @@ def _refuse_unknown_sizes(exported):
                 found.append((name_of_op(node), place_of(node)))
     if found:
         counts = collections.Counter(op for op, _ in found)
+        places = {op: list(dict.fromkeys(place for other, place in found if other == op and place)) for op in counts}
         raise UnsupportedOp(
             "results whose size or value is known only when the program runs", where=found[0][1],
-            found=", ".join(f"{op} ({count}x)" for op, count in counts.items()),
+            found=", ".join(f"{op} ({'; '.join([f'{count}x', *places[op][:3]])})" for op, count in counts.items()),
             remedy="Keep fixed sizes: use a mask and torch.where instead of choosing elements")
 
 
@@ -283,8 +298,6 @@ def _take_own_names(exported):
     exported._constants = {strip(name): value for name, value in exported.constants.items()}
     for node in exported.graph.nodes:
         node.meta.pop("from_node", None)  # numbers of graphs, which differ from trace to trace
-        if "stack_trace" in node.meta:
-            node.meta["stack_trace"] = users_stack(node.meta["stack_trace"])
         stack = node.meta.get("nn_module_stack")
         if stack:
             node.meta["nn_module_stack"] = {

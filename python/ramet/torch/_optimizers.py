@@ -57,12 +57,14 @@ KINDS = {
 def kind_of(optimizer):
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise UnsupportedOp("no optimizer of torch.optim", where="optimizer", found=type(optimizer).__name__,
-                            expected=", ".join(each.__name__ for each in KINDS))
+                            expected=", ".join(each.__name__ for each in KINDS),
+                            remedy="Make it as for PyTorch: torch.optim.AdamW(module.parameters(), lr=1e-3)")
     kind = KINDS.get(type(optimizer))
     if kind is None:
         raise UnsupportedOp("an optimizer that Ramet does not have", where="optimizer",
                             found=f"{type(optimizer).__module__}.{type(optimizer).__name__}",
-                            expected=", ".join(each.__name__ for each in KINDS))
+                            expected=", ".join(each.__name__ for each in KINDS),
+                            remedy="Use one of these, of torch.optim or ramet.torch.optim")
     for hooks in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
         if getattr(optimizer, hooks, None):
             raise UnsupportedOp("an optimizer with hooks", where="optimizer", found=hooks.strip("_"),
@@ -93,7 +95,8 @@ def options_of(kind, group, where):
         elif name not in IGNORED:
             refused.append(f"{name}={value!r}")
     if refused:
-        raise UnsupportedOp("options of the optimizer that Ramet does not have", where=where, found=", ".join(refused))
+        raise UnsupportedOp("options of the optimizer that Ramet does not have", where=where, found=", ".join(refused),
+                            remedy="Leave these options as they are by default")
     return found
 
 
@@ -138,7 +141,8 @@ class Plan:
             values = {group.options.get(name) for group in self.groups}
             if len(values) > 1:
                 raise UnsupportedOp("an option that must be the same in all groups of the optimizer", where="optimizer",
-                                    found=f"{name} of {', '.join(str(value) for value in sorted(values, key=str))}")
+                                    found=f"{name} of {', '.join(str(value) for value in sorted(values, key=str))}",
+                                    remedy="Give all groups the same value")
 
     @property
     def options(self):

@@ -43,6 +43,11 @@ class Options:
     """Of all devices together; 0: as the layout says, else all processors."""
     device_memory: int | str | None = None
     """Bytes that a device may use, as "4GiB"; None: what is available."""
+    memory: str = ""
+    """"low": everything below that saves memory and changes no bit, where the other options allow it. The program takes 65%
+    of the memory that it would take otherwise (unless `device_memory` or `layout` says what to save), or as little as it
+    can; the module is released; there is no predict(); gradients are not kept (`update_in_backward`) unless they are
+    clipped or summed; and libraries' pages that are in no use leave the process. "": the options below alone."""
     predicts: bool = True
     """Whether there is predict(). Its outputs (such as logits in f32) may need more memory than a step."""
     update_in_backward: bool = False
@@ -79,6 +84,12 @@ class Options:
         self._check("axes", isinstance(self.axes, Mapping), "a dictionary from patterns of names to axes")
         self._check("loss_mean", self.loss_mean is None or isinstance(self.loss_mean, str) or callable(self.loss_mean),
                     "the name of an output, a function of (outputs, batch), or None")
+        self._check("memory", self.memory in ("", "low"), "'' or 'low'")
+        if self.memory == "low":
+            whole = self.micro_batches == 1 and not self.max_grad_norm and self.loss_scale is not None
+            for name, value in (("predicts", False), ("release_module", True),
+                                ("update_in_backward", self.update_in_backward or whole)):
+                object.__setattr__(self, name, value)
         if isinstance(self.parts, str):
             object.__setattr__(self, "parts", (self.parts,))
         self.memory_bytes()
@@ -91,6 +102,10 @@ class Options:
         if not right:
             raise Error("an option that has no such value", where=f"Options.{name}", found=repr(getattr(self, name)),
                         expected=expected)
+
+    def memory_share(self):
+        """Of the program's memory without a limit; 0: no limit of this kind."""
+        return 0.65 if self.memory == "low" and self.device_memory is None else 0.0
 
     def memory_bytes(self):
         """Bytes of device_memory; 0: what is available."""

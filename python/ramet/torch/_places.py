@@ -2,6 +2,7 @@
 
 import os
 import re
+import traceback
 
 import torch
 
@@ -22,19 +23,30 @@ def place_in(stack):
     """The innermost line of a stack in text form that is the user's; "" if there is none."""
     frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', stack or "")
     users = [frame for frame in frames if is_users(frame[0])]
-    return text_of(*(users or frames)[-1]) if frames else ""
+    return text_of(*users[-1]) if users else ""
 
 
-def users_stack(stack):
-    """A stack in text form without the frames of PyTorch and of Ramet; the whole one where no other frame is in it."""
-    frames = re.split(r'(?m)^(?=\s*File ")', stack)
-    users = [frame for frame in frames if (found := re.match(r'\s*File "([^"]+)"', frame)) and is_users(found[1])]
-    return "".join(users) or stack
+def frames_of_forward(stack, forward):
+    """The user's frames of a stack that were called by the function with the code `forward`; of others none."""
+    calls = [i for i, frame in enumerate(stack) if frame.name == forward.co_name and frame.filename == forward.co_filename]
+    inner = stack[calls[-1] + 1:] if calls else []
+    return traceback.StackSummary.from_list([frame for frame in inner if is_users(frame.filename)])
 
 
 def place_of(node):
-    """The user's line that made a node of a traced program."""
-    return place_in(node.meta.get("stack_trace"))
+    """The user's line that made a node of a traced program, or the module, where all lines are PyTorch's."""
+    return place_in(node.meta.get("stack_trace")) or _module_of(node)
+
+
+def _module_of(node):
+    """The innermost module that a node was made in: "module 'layers.0' (Dropout)"; "" where it is not known."""
+    modules = list((node.meta.get("nn_module_stack") or {}).values())
+    if not modules:
+        return ""
+    path, kind = modules[-1]
+    kind = kind if isinstance(kind, str) else kind.__name__
+    path = path.removeprefix("module.") if path != "module" else ""
+    return f"module '{path}' ({kind.split('.')[-1]})" if path else f"module ({kind.split('.')[-1]})"
 
 
 def place_of_error(error):

@@ -90,7 +90,8 @@ class InputTree:
             else:
                 raise UnsupportedOp("an example with a value that is no tensor, number or text", where=f"example['{name}']",
                                     found=type(leaf).__name__,
-                                    expected="tensors, arrays, numbers, texts and None, in dictionaries, tuples and lists")
+                                    expected="tensors, arrays, numbers, texts and None, in dictionaries, tuples and lists",
+                                    remedy="Take what forward needs out of the object, or make it in forward")
         positional = sum(1 for path, _ in leaves if path[0].idx == 0)
         tree = InputTree(spec, tuple(found_names), tuple(types), tuple(constants), positional)
         tree.check()
@@ -99,7 +100,8 @@ class InputTree:
     def check(self):
         tensors = [(name, kind[1]) for name, kind in zip(self.names, self.types) if kind]
         if not tensors:
-            raise ShapeError("an example without a tensor", where="example", expected="the inputs of one micro-batch")
+            raise ShapeError("an example without a tensor", where="example", expected="the inputs of one micro-batch",
+                             remedy="Give a dictionary of the keyword arguments of forward, or a tuple of its arguments")
         for name, shape in tensors:
             if not shape:
                 raise ShapeError("an input without dimensions", where=f"example['{name}']",
@@ -109,7 +111,8 @@ class InputTree:
         if len(sizes) > 1 or 0 in sizes:
             raise ShapeError("inputs with different numbers of samples", where="example",
                              found=", ".join(f"{name} {list(shape)}" for name, shape in tensors),
-                             expected="the same first dimension, the samples of a micro-batch, in all inputs")
+                             expected="the same first dimension, the samples of a micro-batch, in all inputs",
+                             remedy="Make what does not count samples a buffer of the module, or compute it in forward")
 
     @property
     def samples(self):

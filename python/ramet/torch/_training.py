@@ -13,12 +13,14 @@ from ramet.errors import Error, ShapeError
 
 from . import _export
 from ._compile import source_of_training
+from ._optimizers import KINDS
 from ._options import Options
 from ._weights import Weights, give_back, is_released
 
 CLASSES = {"sgd": "Sgd", "adam": "Adam", "adamw": "AdamW", "lamb": "Lamb", "lars": "Lars", "lion": "Lion",
            "adafactor": "Adafactor", "rmsprop": "Rmsprop", "adagrad": "Adagrad"}
 NARROW = ("sgd", "adam", "adamw", "lamb")  # whose moments may be bf16
+MOMENTS = {"adam": 2, "adamw": 2, "lamb": 2, "lion": 1, "adagrad": 1}  # for each element of a weight, at least
 GROUP_OPTIONS = ("weight_decay", "beta1", "beta2", "epsilon", "momentum")
 
 
@@ -76,7 +78,20 @@ def _train_options(source, model, options: Options):
         loss_scale=0.0 if options.loss_scale is None else float(options.loss_scale),
         loss_mean_of_step=options.loss_mean is not None, moments=options.moments, seed=options.seed,
         update_in_backward=options.update_in_backward, layout=options.layout,
-        threads=options.threads, device_memory=options.memory_bytes(), device=options.device)
+        threads=options.threads, device_memory=options.memory_bytes(), device_memory_share=options.memory_share(),
+        device=options.device)
+
+
+def _reserve(optimizer, options):
+    """Memory for a part of what the program will hold, taken while PyTorch exports the module: weights and the optimizer's
+    states, or its states alone where the module gives its weights back. Other parts depend on the compilation."""
+    kind = KINDS.get(type(optimizer))
+    if kind is None or not all(word.startswith("recompute=") for word in options.layout.split()):
+        return ramet.MemoryReserve(0)
+    weights = sum(each.numel() for group in optimizer.param_groups for each in group["params"] if each.requires_grad)
+    of_states = MOMENTS.get(kind.kind, 0) * (2 if options.moments == "bf16" else 4)
+    # Parameters that get no gradient have no states.
+    return ramet.MemoryReserve(int(0.9 * weights * (of_states + (0 if options.release_module else 4))))
 
 
 class TrainingModel:
@@ -89,7 +104,7 @@ class TrainingModel:
 
     def __init__(self, source, options: Options, began=None):
         """`began`: time.perf_counter() before the export; None: the source was made before."""
-        self._source, self._process = source, os.getpid()
+        self._source, self._process, self._stepped = source, os.getpid(), False
         self.options = options
         module = source.module
         self._first_names = self._names_of_states(module)
@@ -108,8 +123,10 @@ class TrainingModel:
             held = set(self._model.weights)
             weights.release({name for name in source.trained if self._first_names[name] in held})
         self._train_options = _train_options(source, self._model, options)
+        self._trim()
         self._training = ramet.Training(self._model, self._train_options)
         weights.close()
+        self._trim()
         self.build_seconds = {"export": exported - (began or before), "import": imported - exported,
                               "compile": time.perf_counter() - imported}
         """How long torch.export took for the programs and their text, Ramet's import of them, and their compilation with all
@@ -123,6 +140,10 @@ class TrainingModel:
                       for name, tensor in module.state_dict(keep_vars=True).items() if isinstance(tensor, torch.Tensor)}
         if source.plan.optimizer.state:
             self.load_optimizer_state_dict(source.plan.optimizer.state_dict())
+
+    def _trim(self):
+        if self.options.memory == "low":
+            ramet.trim_memory()
 
     @staticmethod
     def _names_of_states(module):
@@ -204,6 +225,9 @@ class TrainingModel:
         plan.check_unchanged()
         rates = {name: rate for name, rate in plan.rates().items() if name in self._groups}
         result = self._training.step(feed, group_rates=rates)
+        if not self._stepped:
+            self._stepped = True
+            self._trim()
         plan.optimizer._opt_called = True  # torch's schedulers look whether the optimizer has stepped
         return StepResult(result.step, result.loss, result.gradient_norm, result.skipped, rates, result.seconds,
                           {name: value for name, value in result.metrics.items() if name != "loss"})
@@ -333,4 +357,7 @@ def training_model(module, optimizer, example, loss=None, options=None):
     if not isinstance(options, Options):
         raise Error("no options", where="options", found=type(options).__name__, expected="ramet.torch.Options(...)")
     began = time.perf_counter()
-    return TrainingModel(source_of_training(module, example, loss, optimizer, options), options, began)
+    if options.memory == "low":
+        ramet.trim_memory()  # imports have read most of libraries that stay unused
+    with _reserve(optimizer, options):
+        return TrainingModel(source_of_training(module, example, loss, optimizer, options), options, began)

@@ -111,6 +111,10 @@ train::TrainOptions engine_options(const v0::TrainOptions& from, const v0::Model
                  .found = std::to_string(from.lanes) + " lanes",
                  .expected = "a divisor of " + std::to_string(from.micro_batches)});
   check_memory_options(from);
+  if (!(from.device_memory_share >= 0 && from.device_memory_share <= 1))
+    throw Error({.what = "a share of memory is from 0 to 1",
+                 .where = "TrainOptions::device_memory_share",
+                 .found = std::to_string(from.device_memory_share)});
   train::TrainOptions to;
   std::visit(FillOptimizer{to.optimizer}, from.optimizer);
   for (const v0::Group& group : from.groups) to.groups.push_back(engine_group(group));

@@ -5,6 +5,7 @@
 #include "ramet/ops.h"
 #include "ramet/ops/build_attention.h"
 #include "ramet/ops/build_convolution.h"
+#include "ramet/ops/build_graphs.h"
 #include "ramet/ops/build_indexing.h"
 #include "ramet/ops/build_norm.h"
 #include "ramet/ops/build_pooling.h"
@@ -417,6 +418,9 @@ Tensor gather(Operand table, Operand indices) {
 }
 Tensor scatter_add(Operand indices, Operand updates, int64_t rows) {
   return apply([&](ir::Tensor i, ir::Tensor u) { return ops::scatter_add(i, u, rows); }, indices, updates);
+}
+Tensor pair_distance(Operand a, Operand b, const std::string& norm, Operand w) {
+  return apply([&](ir::Tensor x, ir::Tensor y, ir::Tensor z) { return ops::pair_distance(x, y, norm, z); }, a, b, w);
 }
 
 namespace {

@@ -42,6 +42,7 @@ Plan plan(const Model& model, const TrainOptions& options, const PlanOptions& ho
   const train::TrainOptions asked = api::engine_options(options, model.contents());
   train::Where where = api::engine_where(options.threads, options.device_memory, options.device);
   where.layout_source = "TrainOptions::layout";
+  where.device_memory_share = options.device_memory_share;
   std::vector<std::string> remarks;
   const layout::Layout layout = train::fitted_layout(layout::parse_layout(options.layout, where.layout_source), engine,
                                                      asked, where.layout_source, remarks);

@@ -57,6 +57,7 @@ struct Training::State {
     if (!workload.train) workload.train = caller = std::make_shared<api::StepSource>(api::inputs_of(contents.engine));
     train::Where where = api::engine_where(options.threads, options.device_memory, options.device);
     where.layout_source = "TrainOptions::layout";
+    where.device_memory_share = options.device_memory_share;
     engine = std::make_unique<train::Training>(std::move(workload), api::engine_options(options, contents),
                                                layout::parse_layout(options.layout, where.layout_source), where);
     engine->initialize();

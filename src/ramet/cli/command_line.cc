@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include "ramet/cli/command_table.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/cli/onnx.h"
 #include "ramet/cli/program.h"
 #include "ramet/front/open_model.h"
 #include "ramet/recipe/kinds.h"
@@ -51,6 +53,11 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       ->take_all()
       ->allow_extra_args(false);
   command
+      .add_option_function<std::string>(
+          "--bind", [&options](const std::string& text) { options.settings.push_back("--bind=" + text); },
+          "of an ONNX file: extents of named dimensions, and values of integer inputs, as batch=16,sequence=128")
+      ->type_name("NAME=N,...");
+  command
       .add_option("--threads", options.threads,
                   "threads that compute, shared evenly by the devices of this process (default: all processors); "
                   "changes no bit "
@@ -82,10 +89,25 @@ void add_time_limit_option(CLI::App& command, ModelOptions& options) {
 
 namespace {
 
+/// How --bind stands among the settings.
+constexpr std::string_view kBind = "--bind=";
+
+/// "batch=16&sequence=128" of "--bind=batch=16,sequence=128".
+std::string bound_text(const std::string& setting) {
+  std::string text = setting.substr(kBind.size());
+  std::replace(text.begin(), text.end(), ',', '&');
+  return text;
+}
+
 /// The defaults of a recipe with a model's file, changed by settings.
-Recipe recipe_of_model_file(const std::string& path, std::vector<std::string> settings) {
+Recipe recipe_of_model_file(std::string path, std::vector<std::string> settings) {
+  // What --bind says belongs to the file's name.
+  const std::string name = std::filesystem::path(path.substr(0, path.find('?'))).stem().string();
+  for (const std::string& setting : settings)
+    if (setting.starts_with(kBind)) path += (path.find('?') == std::string::npos ? "?" : "&") + bound_text(setting);
+  std::erase_if(settings, [](const std::string& setting) { return setting.starts_with(kBind); });
   settings.insert(settings.begin(), "model.file=" + path);
-  return parse_recipe("", std::filesystem::path(path).stem().string(), ".", settings);
+  return parse_recipe("", name, ".", settings);
 }
 
 }  // namespace
@@ -118,7 +140,7 @@ Subject find_subject(const std::string& text, const ModelOptions& options) {
   namespace fs = std::filesystem;
   std::error_code error;
   Subject subject;
-  if (fs::is_regular_file(text, error)) {
+  if (fs::is_regular_file(text, error) || is_model_file_name(text)) {
     subject.recipe = open_recipe(text, options);
     return subject;
   }
@@ -174,6 +196,8 @@ int run(int argc, char** argv, Session& session) {
   add_pack(app, session);
   add_graphs(app, session);
   add_runs(app, session);
+  add_import(app, session);
+  add_onnx(app, session);
   add_serve(app, session);
   add_inspect(app, session);
   add_export(app, session);

@@ -1,11 +1,14 @@
 // The commands that look at a model before, without or after training: plan, eval, export.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/cli/task.h"
+#include "ramet/front/onnx_export.h"
+#include "ramet/front/onnx_update.h"
 #include "ramet/front/open_model.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/model_file.h"
@@ -21,7 +24,7 @@ namespace ramet::cli {
 namespace {
 
 struct SubjectArguments : ModelOptions {
-  std::string subject, out;
+  std::string subject, out, like;
   TaskArguments task;
   bool sparse = false;  ///< export sparse weights as index triples
 };
@@ -36,7 +39,7 @@ int eval(const SubjectArguments& arguments, const Session& session) {
     for (const auto& remark : preparation.workload.remarks) warn(remark);
   if (preparation.task && !task_split(*preparation.task, "dev")->labelled())
     throw Error({.what = "the file has no answers to measure against", .where = subject.recipe.where("task.dev")});
-  if (!preparation.workload.held_out && !preparation.task)
+  if (!preparation.workload.held_out && !preparation.workload.evaluator)
     throw kind_of(subject.recipe).without_samples(subject.recipe, true);
   if (preparation.recipe.train.evaluation.batches == 0)
     throw Error({.what = "the recipe evaluates no batches",
@@ -97,6 +100,42 @@ void export_model_file(const std::string& out, const Recipe& recipe, const Check
   save_model(out, model, recipe.model.file.empty() ? Units{} : open_model(recipe.model.file).second);
 }
 
+/// The weights and other states that a checkpoint holds.
+std::map<std::string, HostTensor> load_tensors(const Model& model, const Checkpoint& checkpoint) {
+  std::vector<StateTensor> saved;
+  std::map<std::string, HostTensor> tensors;  // constants are not saved
+  for (const std::vector<StateTensor>* list : {&model.weights, &model.states})
+    for (const StateTensor& state : *list)
+      if (is_saved(state.kind))
+        saved.push_back(state);
+      else if (state.init.data)
+        tensors[state.name] = state.init.data->tensor();
+  checkpoint.load(saved, [&](const StateTensor& state, std::span<const std::byte> bytes) {
+    HostTensor tensor(state.type);
+    std::copy(bytes.begin(), bytes.end(), tensor.data.begin());
+    tensors[state.name] = std::move(tensor);
+  });
+  return tensors;
+}
+
+/// With --like, the ONNX file that the run began with, with the weights of a checkpoint; else the predictions of the
+/// model as an ONNX file.
+void export_onnx_file(const SubjectArguments& arguments, const Recipe& recipe, const Checkpoint& checkpoint) {
+  const Model model = build_model(recipe);
+  const std::map<std::string, HostTensor> tensors = load_tensors(model, checkpoint);
+  if (!arguments.like.empty()) {
+    std::map<std::string, HostTensor> weights;
+    for (const StateTensor& weight : model.weights) weights[weight.name] = tensors.at(weight.name);
+    update_onnx_weights(arguments.like, arguments.out, weights);
+    return;
+  }
+  const auto predict = std::find_if(model.programs.begin(), model.programs.end(),
+                                    [](const NamedGraph& program) { return program.name == "predict"; });
+  const Graph& graph = predict == model.programs.end() ? model.evaluate : predict->graph;
+  write_file_atomic(arguments.out,
+                    export_onnx(graph, model.name, [&](const std::string& state) { return tensors.at(state); }));
+}
+
 int tell_exported(const SubjectArguments& arguments, const Subject& subject, bool json) {
   if (json)
     JsonLine().set("event", "end").set("checkpoint", subject.checkpoint->string()).set("out", arguments.out).print();
@@ -117,6 +156,10 @@ int export_model(const SubjectArguments& arguments, bool json) {
   const Checkpoint checkpoint(*subject.checkpoint);
   if (std::filesystem::path(arguments.out).extension() == ".ramet") {
     export_model_file(arguments.out, recipe, checkpoint);
+    return tell_exported(arguments, subject, json);
+  }
+  if (std::filesystem::path(arguments.out).extension() == ".onnx") {
+    export_onnx_file(arguments, recipe, checkpoint);
     return tell_exported(arguments, subject, json);
   }
   check_exportable(recipe.train, arguments.subject);
@@ -181,12 +224,18 @@ void add_export(CLI::App& app, Session& session) {
   command
       ->add_option("--out", arguments->out,
                    "the folder to write (model.safetensors, config.json and the tokenizer), FILE.safetensors for "
-                   "the weights alone, or FILE.ramet for the model as a file that begins with them")
+                   "the weights alone, FILE.ramet for the model as a file that begins with them, or FILE.onnx for the "
+                   "predictions of the model as an ONNX file")
       ->type_name("PATH")
       ->required();
   command->add_flag("--sparse", arguments->sparse,
                     "write block-sparse weights as the index triples that torch.sparse_bsr_tensor takes, not as dense "
                     "ones with zeros; for FILE.safetensors");
+  command
+      ->add_option("--like", arguments->like,
+                   "FILE.onnx is a copy of this ONNX file, of which the model was made, with the new weights in place "
+                   "of the old")
+      ->type_name("FILE");
   add_runs_option(*command, arguments->runs);
   add_json_option(*command, session);
   command->callback([arguments, &session] {

@@ -11,6 +11,7 @@
 #include "ramet/model/array_file.h"
 #include "ramet/recipe/array_predictor.h"
 #include "ramet/recipe/kinds.h"
+#include "ramet/recipe/knowledge.h"
 #include "ramet/recipe/text_predictor.h"
 #include "ramet/text/corpus.h"
 
@@ -274,10 +275,41 @@ int continue_ids(const PredictArguments& arguments, const Subject& subject, cons
   return 0;
 }
 
+/// The likeliest entities for each query.
+int answer_queries(const Subject& subject, const PredictArguments& arguments, const Session& session) {
+  if (arguments.texts.empty())
+    throw Error({.what = "no query",
+                 .where = "predict",
+                 .expected = "head, relation and tail with tabs between, and '?' for the head or the tail"});
+  const Recipe recipe = complete_recipe(subject.recipe);
+  QueryAnswerer answerer(recipe, arguments.k, prediction_layout(subject.recipe, arguments),
+                         arguments.where(session.mpi.get()));
+  load_states(answerer.predictor(), arguments, subject);
+  const auto answers = answerer.answer(arguments.texts);
+  for (size_t i = 0; i < answers.size() && session.leads(); ++i) {
+    if (!session.json) std::printf("%s\n", arguments.texts[i].c_str());
+    for (const QueryAnswerer::Candidate& each : answers[i])
+      if (session.json)
+        JsonLine()
+            .set("event", "answer")
+            .set("query", arguments.texts[i])
+            .set("entity", each.entity)
+            .set("score", each.score)
+            .print();
+      else
+        std::printf("  %-40s %.4f\n", each.entity.c_str(), each.score);
+  }
+  return 0;
+}
+
 int predict(PredictArguments arguments, Session& session) {
   const Subject subject = find_subject(arguments.subject, arguments);
   join_job(session);
   if (subject.recipe.is_task()) return session.leads() ? predict_task(subject, arguments.task, arguments, session) : 0;
+  if (kind_of(subject.recipe).answers_queries()) {
+    arguments.texts.insert(arguments.texts.end(), arguments.prompts.begin(), arguments.prompts.end());
+    return answer_queries(subject, arguments, session);
+  }
   if (!kind_of(subject.recipe).reads_text()) return predict_arrays(subject, arguments, session);
   arguments.texts.insert(arguments.texts.end(), arguments.prompts.begin(), arguments.prompts.end());
   if (arguments.texts.empty())
@@ -299,7 +331,8 @@ void add_predict(CLI::App& app, Session& session) {
   CLI::App* command =
       app.add_subcommand("predict",
                          "Fill the [MASK]s of texts (bert), continue texts (gpt2), answer a task's "
-                         "file, or give the results of a network for images or of a model file for arrays");
+                         "file, give the results of a network for images or of a model file for arrays, or the "
+                         "likeliest entities for triples of a knowledge graph");
   command
       ->add_option(
           "subject", arguments->subject,
@@ -339,7 +372,8 @@ void add_predict(CLI::App& app, Session& session) {
   command->add_option("--batch", arguments->batch, "texts that are computed at once (default: all, at most 8)")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}));
-  command->add_option("--top", arguments->k, "bert: candidates for each mask")
+  command
+      ->add_option("--top", arguments->k, "bert: candidates for each mask; knowledge graphs: entities for each query")
       ->type_name("K")
       ->check(CLI::Range(int64_t{1}, int64_t{1000}))
       ->capture_default_str();

@@ -7,6 +7,7 @@
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
+#include "ramet/front/open_model.h"
 #include "ramet/cli/layout_search.h"
 #include "ramet/cli/task.h"
 #include "ramet/recipe/kinds.h"
@@ -204,7 +205,7 @@ class TrainCommand {
       directory.emplace(arguments_.exactly.empty() ? RunDirectory::create(arguments_.runs, facts)
                                                    : RunDirectory::create_at(arguments_.exactly, facts));
       if (tokenizer) tokenizer->save(directory->tokenizer());
-      if (!model_file.empty()) write_file_atomic(directory->model(), MappedFile(model_file).view());
+      if (!model_file.empty()) keep_model(model_file, directory->model());
     }
     return train_in(*directory, complete, trainer);
   }

@@ -1,6 +1,5 @@
 #include "ramet/device/host_memory.h"
 
-#include <malloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -13,6 +12,8 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
+#include "ramet/base/process_memory.h"
+#include "ramet/device/host_reserve.h"
 
 namespace ramet::device {
 namespace {
@@ -68,29 +69,39 @@ int64_t cgroup_left() {
               ErrorKind::kFailure);
 }
 
+HostMapping map_memory(int64_t bytes, const char* what) {
+  HostMapping memory;
+  memory.mapped = static_cast<size_t>(bytes) + kHugePage;
+  memory.mapping = mmap(nullptr, memory.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory.mapping == MAP_FAILED) fail(bytes, std::strerror(errno), what);
+  const auto address = reinterpret_cast<uintptr_t>(memory.mapping);
+  memory.data = reinterpret_cast<std::byte*>((address + kHugePage - 1) / kHugePage * kHugePage);
+  return memory;
+}
+
 }  // namespace
 
-int64_t available_memory() { return std::min(system_left(), cgroup_left()); }
+int64_t available_memory() {
+  const int64_t left = std::min(system_left(), cgroup_left());
+  return left == kUnknown ? left : left + HostReserve::touched();
+}
 
 HostMemory::HostMemory(int64_t bytes, ThreadTeam& team, const char* what) : bytes_(bytes) {
-#ifdef __GLIBC__
-  malloc_trim(0);  // what a compiler or an import has left free
-#endif
-  const int64_t available = available_memory();
-  if (bytes > available) fail(bytes, format_size(available) + " available", what);
-  mapped_ = static_cast<size_t>(bytes) + kHugePage;
-  mapping_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapping_ == MAP_FAILED) {
-    mapping_ = nullptr;
-    fail(bytes, std::strerror(errno), what);
+  trim_heap();  // what a compiler or an import has left free
+  HostMapping memory = HostReserve::claim(bytes);
+  if (!memory.mapping && bytes > available_memory() - HostReserve::touched()) HostReserve::drop();
+  if (const int64_t available = available_memory(); bytes - memory.touched > available) {
+    if (memory.mapping) munmap(memory.mapping, memory.mapped);
+    fail(bytes, format_size(available + memory.touched) + " available", what);
   }
-  const auto address = reinterpret_cast<uintptr_t>(mapping_);
-  data_ = reinterpret_cast<std::byte*>((address + kHugePage - 1) / kHugePage * kHugePage);
+  if (!memory.mapping) memory = map_memory(bytes, what);
+  mapping_ = memory.mapping, mapped_ = memory.mapped, data_ = memory.data;
   // Whole huge pages only: the last one would keep up to 2 MiB that the plan does not know of.
   if (const size_t whole = static_cast<size_t>(bytes) / kHugePage * kHugePage) madvise(data_, whole, MADV_HUGEPAGE);
-  team.split((bytes + kPage - 1) / kPage, static_cast<int64_t>(kHugePage) / kPage,
+  const int64_t there = memory.touched / kPage * kPage;
+  team.split((bytes - there + kPage - 1) / kPage, static_cast<int64_t>(kHugePage) / kPage,
              [&](int64_t begin, int64_t end, int) {
-               for (int64_t page = begin; page < end; ++page) reinterpret_cast<volatile char*>(data_)[page * kPage] = 0;
+               touch_pages(data_, there + begin * kPage, std::min(bytes, there + end * kPage));
              });
 }
 

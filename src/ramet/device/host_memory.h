@@ -7,8 +7,8 @@
 
 namespace ramet::device {
 
-/// Bytes that this process can still take without swapping, within the system's free memory and the cgroups' limits.
-/// Large when unknown.
+/// Bytes that this process can still take without swapping, within the system's free memory and the cgroups' limits,
+/// and those that a HostReserve holds for it. Large when unknown.
 int64_t available_memory();
 
 /// A block of the host's memory: `bytes`, zeroed, aligned to 2 MiB and backed by huge pages where the system has them.

@@ -5,8 +5,8 @@
 #include "ramet/front/table.h"
 #include "ramet/ops/build_attention.h"
 
-// scaled_dot_product_attention and its variants. PyTorch has heads before positions, Ramet positions before heads; the
-// transposes between the two cancel with those of the model.
+// scaled_dot_product_attention and its variants, and rotary positions. PyTorch has heads before positions, Ramet
+// positions before heads; the transposes between the two cancel with those of the model.
 
 namespace ramet::front {
 namespace {
@@ -228,7 +228,29 @@ std::vector<Tensor> masked(const Translation& at) {
 }
 std::vector<Tensor> biased(const Translation& at) { return attend(at, "attn_bias"); }
 
+// --- rotary positions, which a pattern finds (front/fuse_rotary.cc) ---
+
+/// A table [1|samples, 1, positions, pairs], with the two middle axes in either order, as the op takes it.
+Tensor of_positions(Tensor table, int64_t positions) {
+  const int64_t samples = table.shape().rank() == 4 ? table.dim(0) : 1, pairs = table.dim(-1);
+  if (samples == 1) return reshape(table, {positions, pairs});
+  return reshape(table, {samples, positions, pairs});
+}
+
+std::vector<Tensor> turn(const Translation& at) {
+  const Tensor a = at.tensor("self"), cosine = at.tensor("cosine"), sine = at.tensor("sine");
+  if (a.shape().rank() != 4 || cosine.shape().rank() < 2 || cosine.type() != sine.type())
+    at.refuse("rotary positions of tensors of other shapes");
+  const bool heads_first = at.integer("positions") == 2;
+  const int64_t positions = a.dim(heads_first ? 2 : 1);
+  const RotaryTables tables{of_positions(cosine, positions), of_positions(sine, positions)};
+  const RotaryPairs pairs = at.flag("neighbours", false) ? RotaryPairs::kNeighbours : RotaryPairs::kHalves;
+  const Tensor made = rotary(heads_first ? transpose(a, {0, 2, 1, 3}) : a, tables, pairs);
+  return {heads_first ? transpose(made, {0, 2, 1, 3}) : made};
+}
+
 constexpr OperatorEntry kOperators[] = {
+    {"ramet.rotary", turn},
     {"aten.scaled_dot_product_attention", masked},
     {"aten._scaled_dot_product_attention_math", masked},
     {"aten._scaled_dot_product_flash_attention", masked},

@@ -5,7 +5,7 @@
 #include "ramet/front/patterns.h"
 
 // Attention that is written out: a product of queries and keys, a scale, biases and masks, a softmax, dropout, and the
-// product with the values.
+// product with the values. Heads of keys and values that are repeated, one for each head of queries.
 
 namespace ramet::front {
 namespace {
@@ -309,6 +309,52 @@ bool fits(const PatternProgram& program, const std::string& value, const Dims& l
   return type && type->shape.rank() >= 2 && product_of(leading_of(*type)) == product_of(leading);
 }
 
+/// Heads that are repeated: [..., heads, positions, size] of which each head stands `times` times in a row.
+struct RepeatedHeads {
+  std::string heads{};
+  int64_t times = 1;
+};
+
+/// Reads a value that is expand(unsqueeze(heads)) in another shape, or repeat_interleave(heads).
+RepeatedHeads repeated_heads(const PatternProgram& program, const std::string& value) {
+  const TensorType* type = program.type(value);
+  const TracedCall* call = program.maker(program.behind_copies(value));
+  if (!type || !call || type->shape.rank() < 3 || call->outputs.size() != 1) return {};
+  const int rank = type->shape.rank();
+  const auto of_axis = [](double axis, int dims) { return axis < 0 ? axis + dims : axis; };
+  const auto checked = [&](const std::string& heads) -> RepeatedHeads {
+    const TensorType* before = program.type(heads);
+    if (!before || before->shape.rank() != rank || before->dtype != type->dtype) return {};
+    const int64_t count = before->shape.dim(-3);
+    if (count < 1 || type->shape.dim(-3) % count != 0) return {};
+    for (int axis = 0; axis < rank; ++axis)
+      if (axis != rank - 3 && before->shape[axis] != type->shape[axis]) return {};
+    return {heads, type->shape.dim(-3) / count};
+  };
+  if (call->op == "aten.repeat_interleave") {
+    const auto axis = number_of(*call, "dim"), times = number_of(*call, "repeats");
+    if (!axis || !times || of_axis(*axis, rank) != rank - 3) return {};
+    const RepeatedHeads made = checked(tensor_of(*call, "self"));
+    return static_cast<double>(made.times) == *times ? made : RepeatedHeads{};
+  }
+  if (call->op != "aten.view" && call->op != "aten._unsafe_view" && call->op != "aten.reshape") return {};
+  const TracedCall* expand = program.maker(program.behind_copies(tensor_of(*call, "self")));
+  if (!expand || expand->op != "aten.expand") return {};
+  const TracedCall* unsqueeze = program.maker(tensor_of(*expand, "self"));
+  const TensorType* wide = program.type(expand->outputs[0]);
+  if (!unsqueeze || unsqueeze->op != "aten.unsqueeze" || !wide || wide->shape.rank() != rank + 1) return {};
+  const auto axis = number_of(*unsqueeze, "dim");
+  if (!axis || of_axis(*axis, rank + 1) != rank - 2) return {};
+  const RepeatedHeads made = checked(tensor_of(*unsqueeze, "self"));
+  // The view joins the heads with the axis of repetitions behind them, and nothing else.
+  if (made.heads.empty() || wide->shape[rank - 2] != made.times ||
+      wide->shape[rank - 3] != program.type(made.heads)->shape[rank - 3])
+    return {};
+  for (int at = 0; at < rank + 1; ++at)
+    if (at < rank - 3 && wide->shape[at] != type->shape[at]) return {};
+  return made;
+}
+
 }  // namespace
 
 bool fuse_attention(PatternProgram& program, size_t index) {
@@ -343,6 +389,29 @@ bool fuse_attention(PatternProgram& program, size_t index) {
     program.replace(index, call_like(program.calls()[index], "aten.view",
                                      {{"self", tensor_argument(made)}, {"size", list_argument(result->shape.dims())}}));
   }
+  return true;
+}
+
+bool fuse_grouped_heads(PatternProgram& program, size_t index) {
+  const TracedCall& call = program.calls()[index];
+  if (call.op != "aten.scaled_dot_product_attention") return false;
+  const TracedArgument* grouped = call.find("enable_gqa");
+  if (grouped && grouped->given() && grouped->flag) return false;
+  const TensorType* query = program.type(tensor_of(call, "query"));
+  const RepeatedHeads key = repeated_heads(program, tensor_of(call, "key")),
+                      value = repeated_heads(program, tensor_of(call, "value"));
+  if (!query || query->shape.rank() < 3 || key.times < 2 || key.times != value.times) return false;
+  if (query->shape.dim(-3) != program.type(key.heads)->shape.dim(-3) * key.times ||
+      program.type(value.heads)->shape.dim(-3) != program.type(key.heads)->shape.dim(-3))
+    return false;
+  TracedCall fused = call;
+  for (auto& [name, argument] : fused.arguments) {
+    if (name == "key") argument = tensor_argument(key.heads);
+    if (name == "value") argument = tensor_argument(value.heads);
+  }
+  std::erase_if(fused.arguments, [](const auto& argument) { return argument.first == "enable_gqa"; });
+  fused.arguments.emplace_back("enable_gqa", flag_argument(true));
+  program.replace(index, std::move(fused));
   return true;
 }
 

@@ -6,13 +6,9 @@
 
 #include "ramet/base/error.h"
 #include "ramet/front/table.h"
-#include "ramet/kernel/interpret.h"
 
 namespace ramet::front {
 namespace {
-
-/// The most bytes that one value has which is computed before the program runs.
-constexpr int64_t kMostKnownBytes = int64_t{64} << 20;
 
 /// Whether an operator can stand in a program behind run_decompositions: those that change their arguments, and calls
 /// of inner graphs, cannot.
@@ -20,10 +16,19 @@ bool is_decomposed(std::string_view op) {
   return !(op.ends_with("_") && !op.ends_with("__")) && op.find("higher_order") == std::string_view::npos;
 }
 
+[[noreturn]] void refuse_operator(std::string_view op) {
+  throw Error(
+      {.what = "the operator is not supported",
+       .remedy = is_decomposed(op)
+                     ? "Compute the same from operators that Ramet has (ramet.torch_operators() lists them), or "
+                       "compute it outside of the module and pass the result as an input"
+                     : "Call run_decompositions({}) on the exported program"});
+}
+
 }  // namespace
 
 Importer::Importer(const TracedProgram& program, Graph& graph, Options options)
-    : program_(program), build_(graph), options_(std::move(options)) {
+    : program_(program), build_(graph), options_(std::move(options)), known_(graph) {
   for (const TracedCall& call : program_.calls)
     if (!options_.skip.count(&call)) each_tensor_of(call, [&](const std::string& name) { reads_.insert(name); });
   for (const TracedOutput& output : program_.outputs) reads_.insert(output.value);
@@ -73,28 +78,37 @@ bool Importer::depends_on_refused(const TracedCall& call) const {
 void Importer::run() {
   for (const TracedCall& call : program_.calls) {
     if (options_.skip.count(&call)) continue;
-    if (depends_on_refused(call)) {
-      refused_.insert(call.outputs.begin(), call.outputs.end());
-      continue;
-    }
     try {
+      if (!find_operator(call.op)) refuse_operator(call.op);
+      if (depends_on_refused(call)) {
+        refused_.insert(call.outputs.begin(), call.outputs.end());
+        continue;
+      }
       translate(call);
     } catch (const Error& error) {
-      const ErrorParts& parts = error.parts();
-      std::string why = parts.what;
-      if (!parts.found.empty()) why += "; found " + parts.found;
-      if (!parts.expected.empty()) why += "; expected " + parts.expected;
-      refusals_.push_back({call.op, call.origin, call.module, why, parts.remedy});
-      refused_.insert(call.outputs.begin(), call.outputs.end());
+      refuse_call(call, error.parts());
     }
   }
 }
 
+void Importer::refuse_call(const TracedCall& call, const ErrorParts& parts) {
+  constexpr const char* kRemedy =
+      "Write the call in another form, or compute its result outside of the module and pass the result as an input";
+  std::string why = parts.what;
+  if (!parts.found.empty()) why += "; found " + parts.found;
+  if (!parts.expected.empty()) why += "; expected " + parts.expected;
+  const auto class_of = program_.modules.find(call.module);
+  std::string place = call.origin;
+  if (place.empty() && !call.module.empty()) place = "module '" + call.module + "'";
+  if (call.origin.empty() && class_of != program_.modules.end())
+    place += (place.empty() ? "module " : " ") +
+             ("(" + class_of->second.substr(class_of->second.find_last_of('.') + 1) + ")");
+  refusals_.push_back({call.op, place, why, parts.remedy.empty() ? kRemedy : parts.remedy});
+  refused_.insert(call.outputs.begin(), call.outputs.end());
+}
+
 void Importer::translate(const TracedCall& call) {
   const OperatorEntry* entry = find_operator(call.op);
-  if (!entry)
-    throw Error({.what = "the operator is not supported",
-                 .remedy = is_decomposed(call.op) ? "" : "Call run_decompositions({}) on the exported program"});
   const Translation at(*this, call);
   bool complex = false;
   const auto check = [&](const std::string& name) {
@@ -106,14 +120,7 @@ void Importer::translate(const TracedCall& call) {
   NodeInfo info(call.module);
   std::replace(info.name.begin(), info.name.end(), '.', '/');
   info.origin = call.origin;
-  // The part of the innermost module that is one.
-  for (std::string path = call.module; !path.empty(); path.erase(std::min(path.rfind('.'), path.size())))
-    if (const auto part = options_.parts.find(path); part != options_.parts.end()) {
-      info.part = part->second;
-      break;
-    } else if (path.find('.') == std::string::npos) {
-      break;
-    }
+  if (const auto part = options_.parts.find(&call); part != options_.parts.end()) info.part = part->second;
   const InfoScope scope(build_, std::move(info));
   std::vector<Tensor> made;
   try {
@@ -155,65 +162,7 @@ void Importer::keep_outputs(const TracedCall& call, const std::vector<Tensor>& m
   }
 }
 
-namespace {
-
-/// Evaluates values of a graph that depend on no input, and remembers what it found.
-class Folder {
- public:
-  Folder(const Graph& graph, std::map<ValueId, std::optional<TensorData>>& known) : graph_(graph), known_(known) {}
-
-  const TensorData* run(ValueId wanted) {
-    std::vector<ValueId> stack = {wanted};
-    while (!stack.empty()) {
-      const ValueId id = stack.back();
-      if (known_.count(id)) {
-        stack.pop_back();
-        continue;
-      }
-      const NodeId producer = graph_.value(id).producer;
-      if (producer == kNoNode || graph_.type(id).bytes() > kMostKnownBytes) {
-        forget(id), stack.pop_back();
-        continue;
-      }
-      bool ready = true, possible = true;
-      for (const ValueId input : graph_.node(producer).inputs) {
-        const auto found = known_.find(input);
-        if (found == known_.end()) {
-          stack.push_back(input), ready = false;
-          break;
-        }
-        possible = possible && found->second.has_value();
-      }
-      if (!possible)
-        forget(id), stack.pop_back();
-      else if (ready)
-        evaluate(producer), stack.pop_back();
-    }
-    const auto& found = known_.at(wanted);
-    return found ? &*found : nullptr;
-  }
-
- private:
-  void forget(ValueId id) { known_[id] = std::nullopt; }
-  void evaluate(NodeId id) {
-    const Node& node = graph_.node(id);
-    for (const ValueId output : node.outputs)
-      if (graph_.type(output).bytes() > kMostKnownBytes) return void(known_[output] = std::nullopt);
-    std::vector<HostTensor> inputs;
-    for (const ValueId input : node.inputs) inputs.push_back(known_.at(input)->tensor());
-    std::vector<HostTensor> outputs = kernel::interpret_node(graph_.signature(id), reference_backend(), inputs);
-    for (size_t i = 0; i < outputs.size(); ++i) known_[node.outputs[i]] = TensorData(std::move(outputs[i]));
-  }
-
-  const Graph& graph_;
-  std::map<ValueId, std::optional<TensorData>>& known_;
-};
-
-}  // namespace
-
-const TensorData* Importer::known(Tensor tensor) {
-  return tensor.valid() ? Folder(build_.graph(), known_).run(tensor.id) : nullptr;
-}
+const TensorData* Importer::known(Tensor tensor) { return tensor.valid() ? known_.find(tensor.id) : nullptr; }
 
 Tensor Importer::counter() {
   const ValueId known = build_.graph().find_input("counter");

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "ramet/base/error.h"
+#include "ramet/front/known_values.h"
 #include "ramet/front/program.h"
 #include "ramet/front/translation.h"
 #include "ramet/model/model.h"
@@ -54,12 +56,13 @@ struct ImportedModel {
 /// that is not supported.
 ImportedModel import_module(TracedModule module);
 
-/// What one call or one property of a program could not be translated for.
+/// What one call or one property of a program could not be translated for. `place`: the user's line, or the module.
 struct Refusal {
-  std::string op, origin, module, why, remedy;
+  std::string op, place, why, remedy;
 };
-/// Throws the Error that lists refusals of the module `name`.
-[[noreturn]] void throw_refusals(const std::string& name, const std::vector<Refusal>& refusals);
+/// Throws the Error that lists refusals of the module `name`, or of what else `kind` says it is.
+[[noreturn]] void throw_refusals(const std::string& name, const std::vector<Refusal>& refusals,
+                                 const std::string& kind = "module");
 
 /// What the value of an input is in the graph.
 struct InputValue {
@@ -93,7 +96,7 @@ class Importer {
     bool trains = false;  ///< the graph of training
     int64_t seed = 0;
     std::map<std::string, InputValue, std::less<>> inputs{};  ///< by the names of the program's values
-    std::map<std::string, Part, std::less<>> parts{};         ///< of modules, by path
+    std::map<const TracedCall*, Part> parts{};                ///< of calls
     std::set<const TracedCall*> skip{};                       ///< calls that need no translation
     std::set<std::string> wanted{};                           ///< values that are read though no call reads them
   };
@@ -134,6 +137,7 @@ class Importer {
 
  private:
   void translate(const TracedCall& call);
+  void refuse_call(const TracedCall& call, const ErrorParts& parts);
   bool depends_on_refused(const TracedCall& call) const;
   void keep_outputs(const TracedCall& call, const std::vector<Tensor>& made);
 
@@ -142,17 +146,25 @@ class Importer {
   Options options_;
   std::map<std::string, Tensor, std::less<>> values_{};
   std::set<std::string, std::less<>> reads_{}, refused_{};
-  std::map<ValueId, std::optional<TensorData>> known_{};
+  KnownValues known_;
   std::map<std::string, int> random_names_{};
   std::map<std::string, MadeFold> folds_{};
   std::vector<Refusal> refusals_{};
 };
 
-/// The parts of a module: from paths of modules to the part that their calls belong to. `patterns` name modules
-/// ("encoder.layer.*"); without patterns, parts are the members of lists of modules of one class that hold most of
-/// `sizes`, the elements of each parameter by its name (front/parts.cc).
-std::map<std::string, Part, std::less<>> find_parts(const TracedProgram& program,
-                                                    const std::vector<std::string>& patterns,
-                                                    const std::map<std::string, int64_t>& sizes);
+/// The parts of a module: modules that are parts, or one module whose every run is a part.
+struct ModuleParts {
+  std::map<std::string, Part, std::less<>> modules{};  ///< by path
+  std::string repeated{};                              ///< path of the module that runs several times
+  std::string first{};                                 ///< path of the module that each of its runs comes to first
+  std::string stack{};                                 ///< of the runs
+};
+/// `patterns` name modules ("encoder.layer.*"). Without patterns, parts are the members of lists of modules of one
+/// class that hold most of `sizes`, the elements of each parameter by its name; where there is no such list, the runs
+/// of a module that holds most of them (front/parts.cc).
+ModuleParts find_parts(const TracedProgram& program, const std::vector<std::string>& patterns,
+                       const std::map<std::string, int64_t>& sizes);
+/// The parts that the calls of a program belong to; others belong to none.
+std::map<const TracedCall*, Part> parts_of_calls(const TracedProgram& program, const ModuleParts& parts);
 
 }  // namespace ramet::front

@@ -4,10 +4,10 @@
 
 #include "ramet/base/error_types.h"
 #include "ramet/front/importer.h"
+#include "ramet/front/model_support.h"
 #include "ramet/front/patterns.h"
 #include "ramet/ir/part_of.h"
 #include "ramet/transform/filled_state.h"
-#include "ramet/transform/infer_axes.h"
 
 namespace ramet::front {
 namespace {
@@ -305,7 +305,7 @@ class ModuleImport {
     return {.trains = training,
             .seed = static_cast<int64_t>(module_.seed),
             .inputs = input_values(program),
-            .parts = parts_};
+            .parts = parts_of_calls(program, parts_)};
   }
 
   /// Of the evaluation: those that the training does not have as well.
@@ -340,11 +340,12 @@ class ModuleImport {
       }
       if (!value.valid()) {
         if (importer.refusals().empty())
-          importer.refuse({"buffer '" + output.target + "'", "", "", "its next value is not supported"});
+          importer.refuse({"buffer '" + output.target + "'", "", "its next value is not supported",
+                           "Compute the value outside of the module, or keep the buffer as it is"});
         continue;
       }
       if (buffer.kind == StateKind::kDeferred && buffer.type.dtype != DType::kF32) {
-        importer.refuse({"buffer '" + output.target + "'", "", "",
+        importer.refuse({"buffer '" + output.target + "'", "",
                          "a running statistic must be f32; found " + buffer.type.text(),
                          "Convert the module with module.float()"});
         continue;
@@ -474,22 +475,11 @@ class ModuleImport {
 
   /// Parameters that the loss does not depend on are constants, as torch leaves them untouched.
   void settle_weights() {
-    const Graph& graph = model_.forward;
-    std::vector<bool> reached(graph.values().size(), false);
-    reached[static_cast<size_t>(graph.find_output("loss")->value)] = true;
-    for (auto id = static_cast<NodeId>(graph.nodes().size()) - 1; id >= 0; --id) {
-      const Node& node = graph.node(id);
-      const bool any = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                   [&](ValueId value) { return reached[static_cast<size_t>(value)]; });
-      if (!any || node.op->gradient_stops) continue;
-      for (const ValueId input : node.inputs)
-        if (is_floating(graph.type(input).dtype)) reached[static_cast<size_t>(input)] = true;
-    }
+    const std::set<std::string> reached = states_of_loss(model_.forward);
     bool any = false;
     for (StateTensor& each : state_order_) {
       if (each.kind != StateKind::kWeight) continue;
-      const ValueId input = graph.find_input(each.name);
-      if (input == kNoValue || !reached[static_cast<size_t>(input)]) {
+      if (!reached.count(each.name)) {
         each.kind = StateKind::kConstant;
         if (fill_of(each.init)) each.init = StateInit::from(tensors_.find(each.name)->second->values());
       }
@@ -502,13 +492,7 @@ class ModuleImport {
 
   /// The axes that the graph implies, and in place of them those that patterns give.
   void set_axes() {
-    const InferredAxes inferred = infer_axes(model_.forward);
-    for (auto* states : {&model_.weights, &model_.states})
-      for (StateTensor& state : *states)
-        if (const auto found = inferred.states.find(state.name); found != inferred.states.end())
-          state.axes = found->second;
-    model_.axes.insert(inferred.shards.begin(), inferred.shards.end());
-    model_.units_of_axes = inferred.units;
+    give_axes(model_);
     for (StateTensor& weight : model_.weights)
       for (const auto& [pattern, axes] : module_.axes) {
         if (!matches_name(pattern, weight.name)) continue;
@@ -520,23 +504,6 @@ class ModuleImport {
         break;
       }
   }
-  /// Whether the pattern stands for the whole name: * for any text.
-  static bool matches_name(const std::string& pattern, const std::string& name) {
-    size_t p = 0, n = 0, star = std::string::npos, mark = 0;
-    while (n < name.size()) {
-      if (p < pattern.size() && pattern[p] == '*')
-        star = p++, mark = n;
-      else if (p < pattern.size() && pattern[p] == name[n])
-        ++p, ++n;
-      else if (star != std::string::npos)
-        p = star + 1, n = ++mark;
-      else
-        return false;
-    }
-    while (p < pattern.size() && pattern[p] == '*') ++p;
-    return p == pattern.size();
-  }
-
   TracedModule module_;
   std::string where_;
   const TracedProgram* evaluation_ = nullptr;
@@ -548,12 +515,12 @@ class ModuleImport {
   std::map<std::string, int64_t> sizes_{};  ///< elements of parameters
   std::vector<StateTensor> state_order_{};
   std::map<std::string, BufferFold, std::less<>> folds_{};
-  std::map<std::string, Part, std::less<>> parts_{};
+  ModuleParts parts_{};
 };
 
 }  // namespace
 
-void throw_refusals(const std::string& name, const std::vector<Refusal>& refusals) {
+void throw_refusals(const std::string& name, const std::vector<Refusal>& refusals, const std::string& kind) {
   constexpr size_t kMostLines = 3;
   struct Group {
     const Refusal* first;
@@ -567,24 +534,26 @@ void throw_refusals(const std::string& name, const std::vector<Refusal>& refusal
     });
     if (group == groups.end()) group = groups.insert(group, {&refusal});
     ++group->count;
-    const std::string place = refusal.origin.empty() ? refusal.module : refusal.origin;
-    const bool known = std::find(group->places.begin(), group->places.end(), place) != group->places.end();
-    if (!place.empty() && !known) group->places.push_back(place);
+    const bool known = std::find(group->places.begin(), group->places.end(), refusal.place) != group->places.end();
+    if (!refusal.place.empty() && !known) group->places.push_back(refusal.place);
   }
+  const std::string& remedy = groups.front().first->remedy;
+  const bool one_remedy =
+      std::all_of(groups.begin(), groups.end(), [&](const Group& group) { return group.first->remedy == remedy; });
   std::string found;
   for (const Group& group : groups) {
-    found += "\n  " + group.first->op;
     std::string places;
     for (size_t i = 0; i < std::min(group.places.size(), kMostLines); ++i)
       places += (places.empty() ? "" : ", ") + group.places[i];
     if (group.places.size() > kMostLines) places += ", ...";
-    if (group.count > 1) places = std::to_string(group.count) + "x" + (places.empty() ? "" : "; " + places);
-    if (!places.empty()) found += " (" + places + ")";
-    found += ": " + group.first->why + ".";
-    if (!group.first->remedy.empty()) found += " " + group.first->remedy + ".";
+    found += "\n  " + group.first->op + " (" + std::to_string(group.count) + "x" +
+             (places.empty() ? "" : "; " + places) + "): " + group.first->why;
+    if (!one_remedy) found += ". " + group.first->remedy;
   }
-  throw UnsupportedOp(
-      {.what = "the module uses what is not supported", .where = "module '" + name + "'", .found = found});
+  throw UnsupportedOp({.what = "the " + kind + " uses what is not supported",
+                       .where = kind + " '" + name + "'",
+                       .found = found,
+                       .remedy = one_remedy ? remedy : ""});
 }
 
 TensorData ModuleTensor::values() const {

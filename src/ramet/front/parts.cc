@@ -55,10 +55,10 @@ std::vector<std::string> called_modules(const TracedProgram& program) {
   return order;
 }
 
-/// Lists of two or more modules of one class, from prefixes of paths to the modules. Containers are no members: what
-/// they contain may be.
+/// Lists of two or more modules of one class, from prefixes of paths to the modules; with `containers` of containers
+/// too, as nn.Sequential.
 std::map<std::string, std::vector<std::string>> find_lists(const TracedProgram& program,
-                                                           const std::vector<std::string>& modules) {
+                                                           const std::vector<std::string>& modules, bool containers) {
   std::map<std::string, std::vector<std::string>> lists;
   std::map<std::string, std::set<std::string>> classes;
   for (const std::string& path : modules) {
@@ -70,7 +70,8 @@ std::map<std::string, std::vector<std::string>> find_lists(const TracedProgram& 
   }
   std::erase_if(lists, [&](const auto& list) {
     const std::set<std::string>& of = classes[list.first];
-    return list.second.size() < 2 || of.size() != 1 || of.begin()->find(".container.") != std::string::npos;
+    const bool contains = of.begin()->find(".container.") != std::string::npos;
+    return list.second.size() < 2 || of.size() != 1 || (contains && !containers);
   });
   return lists;
 }
@@ -85,8 +86,8 @@ int64_t size_within(const std::map<std::string, int64_t>& sizes, const std::stri
 /// The lists that stand in no other list, when their members hold most of the weights.
 std::vector<std::vector<std::string>> choose_lists(const TracedProgram& program,
                                                    const std::vector<std::string>& modules,
-                                                   const std::map<std::string, int64_t>& sizes) {
-  auto lists = find_lists(program, modules);
+                                                   const std::map<std::string, int64_t>& sizes, bool containers) {
+  auto lists = find_lists(program, modules, containers);
   std::erase_if(lists, [&](const auto& list) {
     return std::all_of(list.second.begin(), list.second.end(),
                        [&](const std::string& module) { return size_within(sizes, module) == 0; });
@@ -107,19 +108,71 @@ std::vector<std::vector<std::string>> choose_lists(const TracedProgram& program,
   return outer;
 }
 
+/// How often the program comes to each module that has weights of its own, and for each module the first such module
+/// that its calls come to.
+struct Visits {
+  std::map<std::string, int> count{};
+  std::map<std::string, std::string> first{};
+};
+
+bool has_weights(const std::map<std::string, int64_t>& sizes, const std::string& module) {
+  return std::any_of(sizes.begin(), sizes.end(), [&](const auto& size) {
+    return is_inside(size.first, module) && size.first.find('.', module.size() + 1) == std::string::npos;
+  });
+}
+
+Visits visits_of(const TracedProgram& program, const std::map<std::string, int64_t>& sizes) {
+  Visits visits;
+  std::map<std::string, bool> known;
+  std::string last;
+  for (const TracedCall& call : program.calls) {
+    auto own = known.find(call.module);
+    if (own == known.end()) own = known.emplace(call.module, has_weights(sizes, call.module)).first;
+    if (own->second && call.module != last) {
+      ++visits.count[call.module];
+      for (std::string path = call.module; !path.empty(); path.erase(std::min(path.rfind('.'), path.size())))
+        if (!visits.first.emplace(path, call.module).second || path.find('.') == std::string::npos) break;
+    }
+    last = call.module;
+  }
+  return visits;
+}
+
+/// A module that the program runs several times, as ALBERT its layer: the outermost one with most of the weights.
+std::string repeated_module(const Visits& visits, const std::map<std::string, int64_t>& sizes) {
+  constexpr int kMostRuns = 64;  // each run has gradient sums of its own
+  int64_t all = 0;
+  for (const auto& [name, size] : sizes) all += size;
+  std::string found;
+  for (const auto& [module, first] : visits.first) {
+    const int runs = visits.count.at(first);
+    if (first == module || runs < 2 || runs > kMostRuns || 2 * size_within(sizes, module) < all) continue;
+    if (found.empty() || module.size() < found.size()) found = module;
+  }
+  return found;
+}
+
 }  // namespace
 
-std::map<std::string, Part, std::less<>> find_parts(const TracedProgram& program,
-                                                    const std::vector<std::string>& patterns,
-                                                    const std::map<std::string, int64_t>& sizes) {
+ModuleParts find_parts(const TracedProgram& program, const std::vector<std::string>& patterns,
+                       const std::map<std::string, int64_t>& sizes) {
   const std::vector<std::string> modules = called_modules(program);
-  std::map<std::string, Part, std::less<>> parts;
+  ModuleParts parts;
   const auto add = [&](const std::string& stack, const std::vector<std::string>& members) {
-    for (const std::string& module : members) parts[module] = {stack, static_cast<int32_t>(&module - members.data())};
+    for (const std::string& module : members)
+      parts.modules[module] = {stack, static_cast<int32_t>(&module - members.data())};
+  };
+  const auto repeat = [&](const Visits& visits, const std::string& module) {
+    parts.repeated = module, parts.first = visits.first.at(module), parts.stack = stack_name(module);
   };
   if (patterns.empty()) {
-    for (const auto& members : choose_lists(program, modules, sizes))
+    auto lists = choose_lists(program, modules, sizes, false);
+    if (lists.empty()) lists = choose_lists(program, modules, sizes, true);
+    for (const auto& members : lists)
       if (std::ssize(members) <= Part::kMost) add(stack_name(split_number(members[0])->first), members);
+    if (!lists.empty()) return parts;
+    const Visits visits = visits_of(program, sizes);
+    if (const std::string module = repeated_module(visits, sizes); !module.empty()) repeat(visits, module);
     return parts;
   }
   for (const std::string& pattern : patterns) {
@@ -133,7 +186,38 @@ std::map<std::string, Part, std::less<>> find_parts(const TracedProgram& program
                    .expected = "a pattern such as \"encoder.layer.*\" of modules that compute something"});
     add(stack_name(pattern.substr(0, pattern.find('*'))), members);
   }
+  // The only part that a user names is a part in each of its runs.
+  if (parts.modules.size() == 1) {
+    const Visits visits = visits_of(program, sizes);
+    const std::string module = parts.modules.begin()->first;
+    if (const auto first = visits.first.find(module); first != visits.first.end() && first->second != module)
+      if (visits.count.at(first->second) > 1) parts.modules.clear(), repeat(visits, module);
+  }
   return parts;
+}
+
+std::map<const TracedCall*, Part> parts_of_calls(const TracedProgram& program, const ModuleParts& parts) {
+  std::map<const TracedCall*, Part> found;
+  int32_t run = -1;
+  std::string last;
+  for (const TracedCall& call : program.calls) {
+    if (!parts.repeated.empty()) {
+      if (call.module == parts.first && last != parts.first && run + 1 < Part::kMost) ++run;
+      last = call.module;
+      const bool inside = call.module == parts.repeated || is_inside(call.module, parts.repeated);
+      if (inside && run >= 0) found[&call] = {parts.stack, run};
+      continue;
+    }
+    // The part of the innermost module that is one.
+    for (std::string path = call.module; !path.empty(); path.erase(std::min(path.rfind('.'), path.size()))) {
+      if (const auto part = parts.modules.find(path); part != parts.modules.end()) {
+        found[&call] = part->second;
+        break;
+      }
+      if (path.find('.') == std::string::npos) break;
+    }
+  }
+  return found;
 }
 
 }  // namespace ramet::front

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <set>
 
 namespace ramet::front {
 namespace {
@@ -61,6 +60,18 @@ PatternProgram::PatternProgram(TracedProgram program) : program_(std::move(progr
   for (size_t i = 0; i < program_.calls.size(); ++i)
     for (const std::string& output : program_.calls[i].outputs) makers_[output] = i;
   count_reads();
+  find_gradients();
+}
+
+void PatternProgram::find_gradients() {
+  for (const TracedInput& input : program_.inputs)
+    if (input.kind == TracedInput::Kind::kParameter) differentiable_.insert(input.value);
+  for (const TracedCall& call : program_.calls) {
+    if (call.op == "ramet.stop_gradient") continue;
+    bool any = false;
+    each_tensor_of(call, [&](const std::string& name) { any = any || has_gradient(name); });
+    if (any) differentiable_.insert(call.outputs.begin(), call.outputs.end());
+  }
 }
 
 void PatternProgram::count_reads() {
@@ -206,8 +217,9 @@ TracedProgram fuse_patterns(TracedProgram program) {
   for (size_t i = 0; i < patterns.calls().size(); ++i) {
     if (patterns.calls()[i].outputs.empty()) continue;
     for (const auto fuse :
-         {fuse_attention, fuse_gelu, fuse_layer_norm, fuse_rms_norm, fuse_norm_weight, fuse_cross_entropy})
+         {fuse_attention, fuse_rotary, fuse_gelu, fuse_layer_norm, fuse_rms_norm, fuse_norm_weight, fuse_cross_entropy})
       if (fuse(patterns, i)) break;
+    fuse_grouped_heads(patterns, i);  // in attention that was found too
   }
   return patterns.finish();
 }

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,7 +15,8 @@
 namespace ramet::front {
 
 /// A traced program with calls in place of groups of calls that compute the same: attention that is written out as
-/// products and a softmax, norms and GELU that are written out as element-wise calls, and log_softmax before nll_loss.
+/// products and a softmax, heads of keys that are repeated for attention, rotary positions, norms and GELU that are
+/// written out as element-wise calls, and log_softmax before nll_loss.
 /// A group is replaced only where nothing else reads its inner values.
 TracedProgram fuse_patterns(TracedProgram program);
 
@@ -31,6 +33,8 @@ class PatternProgram {
   const TracedCall* inner(const TracedArgument* value, std::initializer_list<std::string_view> ops) const;
   bool read_once(const std::string& value) const;
   bool unread(const std::string& value) const;
+  /// Whether a gradient may flow from a value to a parameter.
+  bool has_gradient(const std::string& value) const { return differentiable_.count(value) != 0; }
   /// The value with the calls taken away that only copy it.
   std::string behind_copies(std::string value) const;
 
@@ -44,10 +48,12 @@ class PatternProgram {
 
  private:
   void count_reads();
+  void find_gradients();
 
   TracedProgram program_;
   std::map<std::string, size_t, std::less<>> makers_{};
   std::map<std::string, int, std::less<>> reads_{};
+  std::set<std::string, std::less<>> differentiable_{};
   std::vector<std::pair<size_t, TracedCall>> inserted_{};
   int names_ = 0;
 };
@@ -81,6 +87,8 @@ std::string plus_number(const PatternProgram& program, const std::string& value,
 
 // The patterns: each looks at call `index` as the last one of its group, and returns whether it has replaced it.
 bool fuse_attention(PatternProgram& program, size_t index);
+bool fuse_grouped_heads(PatternProgram& program, size_t index);
+bool fuse_rotary(PatternProgram& program, size_t index);
 bool fuse_gelu(PatternProgram& program, size_t index);
 bool fuse_rms_norm(PatternProgram& program, size_t index);
 bool fuse_layer_norm(PatternProgram& program, size_t index);

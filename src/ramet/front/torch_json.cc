@@ -308,9 +308,9 @@ class Reader : private TorchFields {
   TracedProgram program_{};
 };
 
-/// "model.py:88 in forward": the innermost line of a trace that is not PyTorch's own.
+/// "model.py:88 in forward": the innermost line of a trace that is not PyTorch's own; "" where all are.
 std::string Reader::origin_of_trace(const std::string& trace) {
-  std::string best, last;
+  std::string best;
   for (size_t begin = trace.find("File \""); begin != std::string::npos; begin = trace.find("File \"", begin + 1)) {
     const size_t path_begin = begin + 6, path_end = trace.find("\", line ", path_begin);
     if (path_end == std::string::npos) break;
@@ -319,13 +319,13 @@ std::string Reader::origin_of_trace(const std::string& trace) {
     const size_t end = std::min(trace.find('\n', line_begin), trace.size());
     if (line_end == std::string::npos || line_end > end) break;
     const std::string path = trace.substr(path_begin, path_end - path_begin);
-    last = path.substr(path.find_last_of("/\\") + 1) + ":" + trace.substr(line_begin, line_end - line_begin);
+    if (path.find("site-packages/torch/") != std::string::npos) continue;
+    best = path.substr(path.find_last_of("/\\") + 1) + ":" + trace.substr(line_begin, line_end - line_begin);
     const size_t function = trace.find(", in ", line_end);
     if (function != std::string::npos && function < end)
-      last += " in " + trace.substr(function + 5, end - function - 5);
-    if (path.find("site-packages/torch/") == std::string::npos) best = last;
+      best += " in " + trace.substr(function + 5, end - function - 5);
   }
-  return best.empty() ? last : best;
+  return best;
 }
 
 }  // namespace

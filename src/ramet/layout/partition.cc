@@ -10,6 +10,7 @@
 #include "ramet/layout/pipeline_parts.h"
 #include "ramet/layout/spread_graph.h"
 #include "ramet/layout/stage_update.h"
+#include "ramet/transform/hoist.h"
 
 namespace ramet::layout {
 namespace {
@@ -57,6 +58,8 @@ class Partitioner {
     check_replicas();
     const LayerOrder layers(graph_with_parts());
     const LayerCosts costs = layer_costs(graph_with_parts(), layers);
+    find_stages(costs);
+    derive_where_read(layers);
     gather_sharded_weights();
     spread_states();
     const Graph derive = spread(step_.derive, spreads_).graph;
@@ -65,8 +68,7 @@ class Partitioner {
     for (const StepProgram& program : step_.programs)
       programs.push_back(program.reads_data() ? spread_micro(program.graph) : spread_update(program.graph));
     const SpreadResult update = spread_update(step_.update);
-    find_stages();
-    cut_model(layers, costs, micro);
+    cut_model(layers, micro);
     for (size_t i = 0; i < programs.size(); ++i) {
       add_program(step_.programs[i]);
       if (step_.programs[i].reads_data()) cut_program(layers, programs[i], static_cast<int>(i));
@@ -127,9 +129,7 @@ class Partitioner {
       copier.copy_outputs();
       return result;
     };
-    step_.micro = rewrite(step_.micro);
-    for (StepProgram& program : step_.programs)
-      if (program.reads_data()) program.graph = rewrite(program.graph);
+    for (Graph* graph : graphs_of_data()) *graph = rewrite(*graph);
     for (const std::string& name : gathered) {
       const StateTensor weight = step_.state(name);
       ValueId input = step_.derive.find_input(name);
@@ -187,14 +187,65 @@ class Partitioner {
     return names;
   }
 
-  void find_stages() {
+  void find_stages(const LayerCosts& costs) {
     for (int part = 0; part < layout_.model_parts(); ++part) into_.stage_of_part.push_back(layout_.stage_of(part));
     into_.parts = layout_.model_parts();
+    if (into_.parts > 1) into_.part_of_layer = parts_of_layers(layout_, costs.layers, costs.before, costs.after);
   }
 
-  void cut_model(const LayerOrder& layers, const LayerCosts& costs, const SpreadResult& micro) {
-    std::vector<int>& part_of_layer = into_.part_of_layer;
-    if (into_.parts > 1) part_of_layer = parts_of_layers(layout_, costs.layers, costs.before, costs.after);
+  /// The graphs of micro-batches: of training, and of programs that read data.
+  std::vector<Graph*> graphs_of_data() {
+    std::vector<Graph*> graphs{&step_.micro};
+    for (StepProgram& program : step_.programs)
+      if (program.reads_data()) graphs.push_back(&program.graph);
+    return graphs;
+  }
+
+  /// The weights that `derive` makes a state from.
+  std::set<std::string> sources_of(const std::string& derived) const {
+    const Graph made = part_of(step_.derive, {derived});
+    const std::set<std::string> constants = names_of({StateKind::kConstant});
+    std::set<std::string> sources;
+    for (const GraphInput& input : made.inputs())
+      if (const std::string& name = made.value(input.value).name; !constants.contains(name))
+        sources.insert(home_name(name));
+    return sources;
+  }
+
+  /// What `derive` makes of several weights, of which nodes of several stages read one, no stage can make: its readers
+  /// make it themselves, of the weights that come to them through the pipeline.
+  void derive_where_read(const LayerOrder& layers) {
+    if (layout_.p == 1) return;
+    std::map<std::string, std::set<std::string>> sources;  // of derived states
+    for (const GraphOutput& output : step_.derive.outputs()) sources[output.name] = sources_of(output.name);
+    std::map<std::string, std::set<int>> stages;  // of weights
+    for (const Graph* graph : graphs_of_data()) {
+      const PartMap map = map_parts(*graph, layers, into_.part_of_layer, into_.parts);
+      const std::set<ValueId> states = states_of(*graph);
+      for (size_t n = 0; n < graph->nodes().size(); ++n)
+        for (ValueId input : graph->nodes()[n].inputs) {
+          if (map.anywhere[n] || !states.contains(input)) continue;
+          const std::string& name = graph->value(input).name;
+          const int stage = into_.stage_of_part[static_cast<size_t>(map.part[n])];
+          const auto derived = sources.find(name);
+          if (derived == sources.end()) stages[home_name(name)].insert(stage);
+          if (derived != sources.end())
+            for (const std::string& source : derived->second) stages[source].insert(stage);
+        }
+    }
+    std::set<std::string> wanted, kept;
+    for (const auto& [name, made_of] : sources) {
+      const bool several = std::any_of(made_of.begin(), made_of.end(),
+                                       [&](const std::string& source) { return stages[source].size() > 1; });
+      (made_of.size() > 1 && several ? wanted : kept).insert(name);
+    }
+    if (wanted.empty()) return;
+    for (Graph* graph : graphs_of_data()) *graph = unhoist(*graph, step_.derive, wanted);
+    step_.derive = part_of(step_.derive, kept);
+    std::erase_if(step_.states, [&](const StateTensor& state) { return wanted.contains(state.name); });
+  }
+
+  void cut_model(const LayerOrder& layers, const SpreadResult& micro) {
     auto [graph, map, chains] = place(micro.graph, layers, names_of({StateKind::kChained}));
     const bool split = layout_.schedule == PipelineSchedule::kZeroBubble && layout_.p > 1;
     std::vector<bool> stays;
@@ -262,13 +313,16 @@ class Partitioner {
       for (size_t n = 0; n < graph.nodes().size(); ++n)
         for (ValueId input : graph.nodes()[n].inputs)
           if (states.contains(input) && held.contains(graph.value(input).name))
-            visit(home_name(graph.value(input).name), placed.map.part[n]);
+            visit(home_name(graph.value(input).name), n);
     };
-    each_held([&](const std::string& home, int part) {
-      int& first = owner.emplace(home, part).first->second;
-      first = std::min(first, part);
+    each_held([&](const std::string& home, size_t n) {
+      int& first = owner.emplace(home, placed.map.part[n]).first->second;
+      first = std::min(first, placed.map.part[n]);
     });
-    each_held([&](const std::string& home, int& part) { part = owner.at(home); });
+    // In the forward pass, even where backward passes alone read them: these go from the last stage to the first.
+    each_held([&](const std::string& home, size_t n) {
+      placed.map.part[n] = owner.at(home), placed.map.backward[n] = false;
+    });
     std::vector<bool> moved(graph.nodes().size(), false);
     for (size_t n = 0; n < graph.nodes().size(); ++n) {
       if (!placed.map.backward[n]) continue;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "ramet/ops/build.h"
 
 namespace ramet::ops {
@@ -32,5 +34,10 @@ Tensor neighbor_sum(Tensor x, const NeighborLists& lists, Tensor weight = {}, bo
 /// For each edge the sum of a[target] * b[source] over the features of a head: a [B, N, F], b [B, V, F] -> [B, E,
 /// heads], or [B, E] with heads = 0.
 Tensor neighbor_dot(Tensor a, Tensor b, const NeighborLists& lists, int64_t heads = 0);
+
+/// Distances between the rows a [G, M, D] and the columns b [G, K, T D] of each group (ops/pair_distance.h): the norm of
+/// a - sum over terms of w * b, f32 [G, M, K]. `norm`: "l1", "squares" (without a root), "complex" or "box". `w` [G, M, T
+/// D] is invalid for one term without weights; of "box" it holds widths [G, M, D].
+Tensor pair_distance(Tensor a, Tensor b, const std::string& norm, Tensor w = {});
 
 }  // namespace ramet::ops

@@ -128,7 +128,7 @@ PoolForm pool_form(const NodeSignature& node) {
   PoolForm form;
   form.channels_last = node.attributes.get_bool_or("channels_last", false);
   form.count_padding = node.attributes.get_bool_or("count_padding", true);
-  form.flat = node.attributes.get_bool_or("flat", false);
+  form.flat = node.attributes.get_bool_or("flat_indices", false);
   form.divisor = node.attributes.get_int_or("divisor", 0);
   form.samples = shape[0];
   form.channels = shape.dim(form.channels_last ? -1 : 1);
@@ -248,7 +248,7 @@ OpDef pool_op(const std::string& name, const std::string& doc, bool max, bool gr
   op.attributes = window_attributes();
   if (max) {
     op.attributes.push_back(optional_attribute(
-        "flat", Kind::kBool, "indices are i32 positions in the input's space, not numbers of taps (false)"));
+        "flat_indices", Kind::kBool, "indices are i32 positions in the input's space, not numbers of taps (false)"));
   } else {
     op.attributes.push_back(optional_attribute("count_padding", Kind::kBool, "padding counts as zeros (true)"));
     op.attributes.push_back(optional_attribute("divisor", Kind::kInt, "of the sums; 0: the number of taps (0)"));
@@ -285,7 +285,7 @@ Attributes adaptive_attributes(std::vector<int64_t> sizes, bool channels_last) {
 }
 
 std::pair<Tensor, Tensor> max_with_indices(Tensor a, Attributes attributes) {
-  attributes.set("flat", true);
+  attributes.set("flat_indices", true);
   const std::vector<Tensor> results = a.builder->ops("max_pool", {a}, std::move(attributes));
   return {results[0], results[1]};
 }

@@ -15,6 +15,7 @@ void register_reduce_ops(OpRegistry& registry);
 void register_matmul_ops(OpRegistry& registry);
 void register_sparse_ops(OpRegistry& registry);
 void register_neighbor_ops(OpRegistry& registry);
+void register_pair_ops(OpRegistry& registry);
 void register_sparse_row_ops(OpRegistry& registry);
 void register_rescale_op(OpRegistry& registry);
 void register_normalize_ops(OpRegistry& registry);
@@ -51,6 +52,7 @@ void ramet::ir::register_all_ops(OpRegistry& registry) {
   ops::register_matmul_ops(registry);
   ops::register_sparse_ops(registry);
   ops::register_neighbor_ops(registry);
+  ops::register_pair_ops(registry);
   ops::register_sparse_row_ops(registry);
   ops::register_rescale_op(registry);
   ops::register_normalize_ops(registry);

@@ -299,9 +299,11 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   step = log.step("join", [&] { return join(std::move(step)); });
   step = decide_bits(std::move(step), log);
   // The bytes that a candidate of recomputation would need; everything is compiled but the addresses.
+  CompileOptions of_candidate = options;
+  if (options.copies_first) of_candidate.copies.unblocked = kAllWeights;
   const auto peak_bytes = [&](const StepGraph& candidate) {
     PassLog quiet;
-    return live_bound(items_of(lower(single_stage(candidate), library, options, quiet).buffers),
+    return live_bound(items_of(lower(single_stage(candidate), library, of_candidate, quiet).buffers),
                       options.place.alignment);
   };
   const StepGraph whole = options.device_memory > 0 ? step : StepGraph{};
@@ -322,7 +324,7 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
 #ifdef RAMET_VERIFY
   verify(exe, "compile");
 #endif
-  if (!fit.fits(exe))
+  if (!fit.fits(exe) && !options.least)
     refuse_memory(exe, options, [&](const RecomputeOptions& other) -> std::optional<int64_t> {
       if (!options.advise) return std::nullopt;
       PassLog quiet;
@@ -382,8 +384,10 @@ SettledStep settle_step(const StepGraph& step, const Layout& layout, const Kerne
   problem.in_parts = options.recompute.in_parts;
   problem.to_files = layout.streams_to_files();
   problem.rates = options.rates;
+  CompileOptions of_candidate = options;
+  if (options.copies_first) of_candidate.copies.unblocked = kAllWeights;
   problem.peaks = [&](const StepGraph& candidate, const ActivationChoices& choices) {
-    return stage_peaks(partition(candidate, fixed, choices), library, options);
+    return stage_peaks(partition(candidate, fixed, choices), library, of_candidate);
   };
   ActivationChoices choices = fit_activations(step, problem);
   StepGraph recomputed = recompute(step, choices);
@@ -441,7 +445,7 @@ std::vector<Executable> compile_stages(const DeviceGraphs& graphs, const KernelL
     PassLog log;
     StageFit fit(stage, library, options, log, &known);
     Executable exe = fit.run();
-    if (!fit.fits(exe))
+    if (!fit.fits(exe) && !options.least)
       refuse_memory(exe, options, [](const RecomputeOptions&) { return std::nullopt; }, advise(exe.planned_bytes()));
     exe.pass_seconds = log.take_seconds();
     executables.push_back(std::move(exe));
@@ -507,6 +511,8 @@ Hash compile_key(const StepGraph& step, const KernelLibrary& library, const Comp
   for (int64_t layer : options.recompute.layers) add("layer", std::to_string(layer));
   add("copies", std::to_string(options.copies.unblocked) + " " + std::to_string(options.copies.remade));
   add("ahead", options.ahead ? "1" : "0");
+  if (options.least || options.copies_first)
+    add("smaller", std::string(options.least ? "least" : "") + (options.copies_first ? " copies first" : ""));
   add("place", std::to_string(options.place.alignment) + " " + std::to_string(options.place.search_work) + " " +
                    std::to_string(options.place.tolerance));
   // With names, which executables contain; without the places in the model's source, which they do not.

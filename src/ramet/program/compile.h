@@ -30,6 +30,10 @@ struct CompileOptions {
   int64_t device_memory = 0;  ///< bytes that the arena may take; 0: no limit
   RecomputeOptions recompute{};
   Rates rates{};          ///< of the machine; mode kFit chooses by them between recomputing and streaming
+  /// The arena is as near to `device_memory` as it can be: a program that needs more is no error.
+  bool least = false;
+  /// Copies of weights go before activations are recomputed (mode kFit).
+  bool copies_first = false;
   WeightCopies copies{};  ///< the most copies to keep; device memory may leave room for fewer
   /// Double buffers, where device memory allows: load streamed states while the region before computes.
   bool ahead = true;

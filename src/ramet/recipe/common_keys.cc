@@ -53,7 +53,7 @@ std::vector<RecipeKey> common_keys() {
               "and of "
               "Fashion-MNIST, in data.folder; graphs: a graph set, in data.graphs.set",
        .field = RAMET_FIELD(data.kind),
-       .choices = {"synthetic", "text", "arrays", "mnist", "graphs"},
+       .choices = {"synthetic", "text", "arrays", "mnist", "graphs", "triples"},
        .otherwise = "synthetic; arrays with model.file"},
       {.name = "data.prefetch",
        .doc = "micro-batches made ahead of their use for each device (more than 3 are 3)",

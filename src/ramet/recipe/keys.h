@@ -22,5 +22,6 @@ std::vector<RecipeKey> array_keys();  ///< that models that read arrays share
 std::vector<RecipeKey> image_keys();
 std::vector<RecipeKey> sparse_keys();
 std::vector<RecipeKey> graph_keys();
+std::vector<RecipeKey> knowledge_keys();
 
 }  // namespace ramet::recipe

@@ -93,6 +93,8 @@ class RecipeKind {
   virtual void add_decoding(const Recipe& complete, const Decoding& decoding, Model& model) const;
   /// Whether the model continues texts; otherwise it fills masks.
   virtual bool continues_texts() const { return false; }
+  /// Whether texts are queries of a knowledge graph (recipe/knowledge.h).
+  virtual bool answers_queries() const { return false; }
   /// How others open the model of a complete recipe.
   virtual PublishedModel published(const Recipe& complete, const Tokenizer* tokenizer) const = 0;
 };
@@ -112,5 +114,6 @@ const RecipeKind& task_kind();
 const RecipeKind& model_file_kind();
 const RecipeKind& image_kind();
 const RecipeKind& graph_kind();
+const RecipeKind& knowledge_kind();
 
 }  // namespace ramet::recipe

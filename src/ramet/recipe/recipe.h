@@ -41,6 +41,12 @@ struct Recipe {
       double dropout = 0.5, attention_dropout = 0;
       std::string readout = "sum";
     } graph;
+    // Of embeddings of knowledge graphs (model/knowledge.h).
+    struct {
+      int64_t width = 128, norm = 1, pad = 1;
+      std::string loss = "log-sigmoid";
+      double margin = 0, temperature = 0, penalty = 0, deviation = 0.1;
+    } knowledge;
   } model;
 
   struct Data {
@@ -66,6 +72,12 @@ struct Recipe {
       std::string set, features = "node.x", label = "node.y", split, train = "train", held_out = "validation";
       std::string batch = "count:1", oversize = "refuse";
     } graphs;
+    // Of knowledge graphs (graphs/triples.h).
+    struct {
+      std::string set, split = "edge.split", train = "train", held_out = "validation", sides = "both", known = "train";
+      int64_t group = 1, negatives = 0, ranked = 0;
+      bool reciprocal = false;
+    } triples;
     bool packs() const { return packing != "none"; }
   } data;
 

@@ -79,9 +79,34 @@ Executable compile_single(const StepGraph& step, const KernelLibrary& kernels, C
   }
 }
 
+std::vector<Executable> compile_freely(StepGraph step, const Layout& layout, const KernelLibrary& kernels,
+                                       const CompileOptions& compiling) {
+  if (!layout.is_single()) return compile(std::move(step), layout, kernels, compiling);
+  std::vector<Executable> stages;
+  stages.push_back(compile(std::move(step), kernels, compiling));
+  return stages;
+}
+
+/// `share` of the bytes that the largest stage takes without a limit, or as few as there can be.
+std::vector<Executable> compile_share(StepGraph step, double share, const Layout& layout, const KernelLibrary& kernels,
+                                      CompileOptions compiling) {
+  int64_t most = 0;
+  for (const Executable& exe : compile_freely(step, layout, kernels, compiling))
+    most = std::max(most, exe.planned_bytes());
+  compiling.device_memory = static_cast<int64_t>(share * static_cast<double>(most));
+  compiling.least = compiling.copies_first = true;
+  if (!layout.recompute && compiling.recompute.mode == RecomputeOptions::Mode::kNone) {
+    compiling.recompute.mode = RecomputeOptions::Mode::kFit;
+    compiling.recompute.byte_limit = compiling.device_memory;
+  }
+  return compile_freely(std::move(step), layout, kernels, compiling);
+}
+
 /// `here`: with this machine's memory as the limit, when none is given.
 std::vector<Executable> compile_stages(StepGraph step, const Layout& layout, const KernelLibrary& kernels,
-                                       const CompileOptions& compiling, bool here) {
+                                       const CompileOptions& compiling, double share, bool here) {
+  if (share > 0 && compiling.device_memory == 0)
+    return compile_share(std::move(step), share, layout, kernels, compiling);
   if (!layout.is_single()) return compile(std::move(step), layout, kernels, compiling);
   std::vector<Executable> stages;
   stages.push_back(here ? compile_single(step, kernels, compiling) : compile(std::move(step), kernels, compiling));
@@ -89,7 +114,7 @@ std::vector<Executable> compile_stages(StepGraph step, const Layout& layout, con
 }
 
 CompiledWorkload compile_with(const KernelLibrary& kernels, const Model& model, const TrainOptions& options,
-                              const Layout& layout, const CompileOptions& compiling, bool here) {
+                              const Layout& layout, const CompileOptions& compiling, double share, bool here) {
   const auto start = std::chrono::steady_clock::now();
   StepGraph step = make_training_step(model, with_order_of_sums(options, layout));
   CompiledWorkload compiled;
@@ -97,7 +122,7 @@ CompiledWorkload compile_with(const KernelLibrary& kernels, const Model& model, 
                                StateKind::kChained, StateKind::kKept, StateKind::kConstant})
     for (const StateTensor& state : step.states)
       if (state.kind == kind) compiled.states.push_back(state);
-  compiled.stages = compile_stages(std::move(step), layout, kernels, compiling, here);
+  compiled.stages = compile_stages(std::move(step), layout, kernels, compiling, share, here);
   for (const Executable& exe : compiled.stages) add_work(exe, compiled);
   compiled.micro_batches = options.accumulation / layout.r;
   compiled.seconds = seconds_since(start);
@@ -126,13 +151,15 @@ CompileOptions compile_options(const TrainOptions& options, const Layout& layout
 std::vector<Executable> compile_step(StepGraph step, const TrainOptions& options, const Layout& layout,
                                      const Where& where) {
   return compile_stages(std::move(step), layout, find_device(where.device).backend(),
-                        compile_options(options, layout, where, devices_of_process(layout, where)), true);
+                        compile_options(options, layout, where, devices_of_process(layout, where)),
+                        where.device_memory_share, true);
 }
 
 CompiledWorkload compile_workload(const Model& model, const TrainOptions& options, const Layout& layout,
                                   const Where& where) {
   return compile_with(find_device(where.device).backend(), model, options, layout,
-                      compile_options(options, layout, where, devices_of_process(layout, where)), true);
+                      compile_options(options, layout, where, devices_of_process(layout, where)),
+                      where.device_memory_share, true);
 }
 
 CompiledWorkload compile_workload(const Model& model, const TrainOptions& options, const Layout& layout,
@@ -144,7 +171,7 @@ CompiledWorkload compile_workload(const Model& model, const TrainOptions& option
     const int64_t asked = there.device_memory > 0 ? there.device_memory : layout.device_memory;
     there.device_memory = asked > 0 ? std::min(asked, memory->bytes) : memory->bytes;
   }
-  return compile_with(*kernels, model, options, layout, compile_options(options, layout, there), false);
+  return compile_with(*kernels, model, options, layout, compile_options(options, layout, there), 0, false);
 }
 
 namespace {

@@ -25,6 +25,8 @@ namespace ramet::train {
 struct Where {
   int threads = 0;  ///< of this process, shared evenly by its devices; 0: the layout's, or all available processors
   int64_t device_memory = 0;  ///< bytes that a device's program may take; 0: the layout's
+  /// Where nothing says how many bytes: this share of those without a limit, or as few as it can. 0: no limit.
+  double device_memory_share = 0;
   /// Kind of the devices (kernel/devices.h): "cpu", "loopback"; "": the default.
   std::string device{};
   bool profile = false;

@@ -47,6 +47,8 @@ void StateLoader::add(int64_t bytes) {
 
 void StateLoader::write_values(const StateTensor& weight, std::span<const float> values, int64_t first) {
   const HeldForm form = held_form(options_);
+  if (form.dtype == DType::kF32)
+    return cluster_.write_state(weight, static_cast<uint64_t>(first) * sizeof(float), std::as_bytes(values));
   const HeldBytes held = hold(values, form);
   StateTensor state = weight;
   state.type.dtype = form.dtype;

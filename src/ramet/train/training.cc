@@ -77,9 +77,12 @@ void Training::check_inputs() {
 }
 
 void Training::initialize() {
+  // Memory of a device is zero at first; files, and memory of a transport between devices, need not be.
+  const bool zeroed = std::exchange(fresh_, false) && cluster_->mesh().devices() == 1 && !layout_.streams_to_files();
   std::vector<StateTensor> drawn;
   for (const auto& state : compiled_.states)
-    if (state.kind != StateKind::kWeight && state.kind != StateKind::kConstant && cluster_->holds(state))
+    if (state.kind != StateKind::kWeight && state.kind != StateKind::kConstant && cluster_->holds(state) &&
+        !(zeroed && state.init.kind == StateInit::Kind::kZeros))
       drawn.push_back(state);
   or_end_all(*cluster_, [&] {
     loader_->begin("setting the optimizer's states", drawn);
@@ -109,6 +112,7 @@ std::string Training::restore(const Checkpoint& checkpoint) {
            "sample " + std::to_string(data->first_sample()), "sample " + std::to_string(info.samples),
            "Begin the stream at that sample, and say so when it is made");
   checkpoint.check_no_others(compiled_.states);
+  fresh_ = false;
   loader_->load(checkpoint, compiled_.states, true);
   // States that are not saved begin with their first values.
   for (const StateTensor& state : compiled_.states)
@@ -292,6 +296,7 @@ std::vector<const StateTensor*> Training::saved_states() const {
 }
 
 void Training::write_state(const StateTensor& state, std::span<const std::byte> bytes) {
+  fresh_ = false;
   if (cluster_->holds(state)) loader_->write_whole(state, bytes);
 }
 

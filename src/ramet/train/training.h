@@ -134,6 +134,7 @@ class Training {
   const ClusterResults* results_ = nullptr;
   int64_t steps_done_ = 0;
   LossScale loss_scale_;
+  bool fresh_ = true;  ///< no state was written yet
   bool whole_ = true;
   std::string not_finite_;
 };

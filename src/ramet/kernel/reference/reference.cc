@@ -16,6 +16,7 @@ void add_reference_reduce(Backend& backend);
 void add_reference_matmul(Backend& backend);
 void add_reference_sparse(Backend& backend);
 void add_reference_neighbors(Backend& backend);
+void add_reference_pairs(Backend& backend);
 void add_reference_normalize(Backend& backend);
 void add_reference_channel_norm(Backend& backend);
 void add_reference_pooling(Backend& backend);
@@ -69,6 +70,7 @@ void add_reference_kernels(Backend& backend) {
   add_reference_matmul(backend);
   add_reference_sparse(backend);
   add_reference_neighbors(backend);
+  add_reference_pairs(backend);
   add_reference_normalize(backend);
   add_reference_channel_norm(backend);
   add_reference_pooling(backend);

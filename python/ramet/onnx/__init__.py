@@ -1,0 +1,1 @@
+"""ONNX files: ramet.onnx.backend is Ramet as a backend of ONNX's own test runner."""

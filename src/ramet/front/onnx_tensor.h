@@ -1,0 +1,30 @@
+#pragma once
+
+#include "ramet/base/house.h"
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "ramet/base/host_tensor.h"
+#include "ramet/front/onnx_records.h"
+
+namespace ramet::front {
+
+/// The element type of a TensorProto.DataType; nothing for one that Ramet lacks.
+std::optional<DType> onnx_dtype(int32_t type);
+/// And back.
+int32_t onnx_type_of(DType dtype);
+/// "float8e4m3fnuz", "string", ... as ONNX names a type.
+std::string onnx_type_name(int32_t type);
+/// The same as onnx_dtype; throws UnsupportedOp for a type that Ramet lacks.
+DType checked_onnx_dtype(int32_t type, const std::string& where);
+
+/// The shape of a tensor; throws FormatError for extents below 0 and for more than 2^47 elements.
+Shape onnx_shape(const OnnxTensor& tensor, const std::string& source);
+
+/// The elements of a tensor. External data are read from a file beneath `folder` (front/onnx_external.h). Throws
+/// FormatError where the data do not fit the type and the shape.
+HostTensor read_onnx_tensor(const OnnxTensor& tensor, const std::filesystem::path& folder, const std::string& source);
+
+}  // namespace ramet::front

@@ -1,0 +1,65 @@
+#include "ramet/front/onnx_weights.h"
+
+#include <algorithm>
+#include <map>
+
+namespace ramet::front {
+namespace {
+
+/// Inputs of an operator that weights stand in.
+bool takes_weight(const OnnxNode& node, size_t input) {
+  if (!node.domain.empty()) return false;
+  static const std::map<std::string, std::vector<size_t>, std::less<>> kInputs = {
+      {"Add", {0, 1}},
+      {"Attention", {0, 1, 2}},
+      {"BatchNormalization", {1, 2}},
+      {"Conv", {1, 2}},
+      {"ConvTranspose", {1, 2}},
+      {"DeformConv", {1, 3}},
+      {"Div", {0, 1}},
+      {"Einsum", {0, 1, 2, 3}},
+      {"GRU", {1, 2, 3}},
+      {"Gather", {0}},
+      {"Gemm", {0, 1, 2}},
+      {"GroupNormalization", {1, 2}},
+      {"InstanceNormalization", {1, 2}},
+      {"LSTM", {1, 2, 3, 7}},
+      {"LayerNormalization", {1, 2}},
+      {"MatMul", {0, 1}},
+      {"Mul", {0, 1}},
+      {"PRelu", {1}},
+      {"RMSNormalization", {1}},
+      {"RNN", {1, 2, 3}},
+      {"Sub", {0, 1}},
+  };
+  const auto found = kInputs.find(node.op);
+  return found != kInputs.end() && std::find(found->second.begin(), found->second.end(), input) != found->second.end();
+}
+
+bool moves_elements(const OnnxNode& node) {
+  static const std::set<std::string, std::less<>> kOps = {"Concat", "Expand",  "Flatten", "Identity",  "Reshape",
+                                                          "Slice",  "Squeeze", "Tile",    "Transpose", "Unsqueeze"};
+  return node.domain.empty() && kOps.count(node.op) != 0;
+}
+
+}  // namespace
+
+std::set<std::string> find_onnx_weights(const OnnxGraph& graph) {
+  // From the last node to the first: which values end in a weight's place.
+  std::set<std::string> wanted;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node)
+    for (size_t i = 0; i < node->inputs.size(); ++i) {
+      const bool passes = moves_elements(*node) && !node->outputs.empty() && (i == 0 || node->op == "Concat") &&
+                          wanted.count(node->outputs.at(0)) != 0;
+      if (passes || takes_weight(*node, i)) wanted.insert(node->inputs[i]);
+    }
+  std::set<std::string> made;
+  for (const OnnxTensor& tensor : graph.initializers) {
+    int64_t elements = 1;
+    for (const int64_t extent : tensor.dims) elements = elements > (int64_t{1} << 40) ? elements : elements * extent;
+    if (tensor.type == 1 && !tensor.dims.empty() && elements > 1 && wanted.count(tensor.name)) made.insert(tensor.name);
+  }
+  return made;
+}
+
+}  // namespace ramet::front

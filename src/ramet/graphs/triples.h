@@ -1,0 +1,142 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ramet/data/source.h"
+#include "ramet/graphs/graph_set.h"
+
+namespace ramet::graphs {
+
+/// Head and tail are numbers of entities.
+struct Triple {
+  int32_t head = 0, relation = 0, tail = 0;
+  friend bool operator==(const Triple&, const Triple&) = default;
+};
+/// The end of a triple that is asked for: given the head, the tail, or the other way round.
+enum class TripleEnd : uint8_t { kTail, kHead };
+
+/// A graph set whose edges are triples: "edge.relation" says which relation an edge is.
+class KnowledgeGraph {
+ public:
+  /// Throws Error for a set of several graphs or types, and for one without relations.
+  explicit KnowledgeGraph(std::shared_ptr<const GraphSet> set);
+
+  int64_t entities() const { return entities_; }
+  int64_t relations() const { return std::ssize(relation_names_); }
+  /// All triples in the global edge order; with a field `split` ("edge.split") those of the part named. Throws Error
+  /// naming the parts there are.
+  std::vector<Triple> triples() const;
+  std::vector<Triple> triples(const std::string& split, const std::string& part) const;
+  /// The number of a name. Throws Error naming the nearest name.
+  int32_t entity(std::string_view name) const;
+  int32_t relation(std::string_view name) const;
+  std::string entity_name(int32_t entity) const;
+  const std::string& relation_name(int32_t relation) const { return relation_names_[static_cast<size_t>(relation)]; }
+  const GraphSet& set() const { return *set_; }
+
+ private:
+  std::shared_ptr<const GraphSet> set_;
+  int64_t entities_ = 0;
+  std::vector<std::string> relation_names_, entity_names_;
+  std::unordered_map<std::string_view, int32_t> entity_of_, relation_of_;
+};
+
+/// For each entity and relation, the answers that make true triples.
+class KnownAnswers {
+ public:
+  KnownAnswers(std::span<const Triple> triples, TripleEnd answer);
+  /// Ascending, without duplicates; none for a question that no triple answers.
+  std::span<const int32_t> of(int32_t entity, int32_t relation) const;
+  /// The most answers of one question.
+  int64_t most() const { return most_; }
+
+ private:
+  std::vector<uint64_t> questions_;  ///< ascending: entity, relation
+  std::vector<int64_t> ptr_;
+  std::vector<int32_t> answers_;
+  int64_t most_ = 0;
+};
+
+struct TripleOptions {
+  int64_t group = 1;      ///< triples of a sample
+  int64_t negatives = 0;  ///< wrong answers that a sample's triples share
+  bool tails = true, heads = true;
+  /// Each triple also stands the other way round, with the relation's number plus `relations`; only tails are answered.
+  bool reciprocal = false;
+  int64_t entities = 0, relations = 0;
+  bool shuffle = true;  ///< a new order in every epoch
+  uint64_t seed = 0;
+};
+
+/// Triples to learn, in groups: sample i holds the triples [i * group, (i + 1) * group) of an endless sequence of
+/// epochs. Tensors of B samples of M triples with K negatives:
+///
+/// - "head", "relation", "tail" i32 [B, M];
+/// - "tail_negatives", "head_negatives" i32 [B, K]: entities, drawn with replacement. With M = 1 they are drawn from
+/// the
+///   entities that are no true answer: the drawn number is a rank among these, so no draw is ever repeated. With M > 1
+///   they are drawn from all entities, and
+/// - "tail_true", "head_true" u8 [B, M, K] is 1 where a negative makes a true triple.
+///
+/// Negative k of sample i is a function of (seed, i, side, k) and the true triples alone.
+class TripleSource final : public Source {
+ public:
+  /// `known`: the triples that count as true, those to learn among them. Throws Error for a group of more triples than
+  /// there are, for more negatives than entities, and for a question that every entity answers.
+  TripleSource(std::vector<Triple> triples, std::span<const Triple> known, std::string contents, TripleOptions options);
+
+  Signature signature(int64_t count) const override;
+  void fill(int64_t first, int64_t count, const Places& places) const override;
+  int64_t epoch_of(int64_t index) const override { return index * options_.group / std::ssize(triples_); }
+  int64_t epoch_samples(int64_t epoch) const override;
+  Hash identity() const override;
+  std::string text_of(int64_t index) const override { return "group " + std::to_string(index); }
+  int64_t host_bytes() const override;
+
+ private:
+  void fill_negatives(int64_t index, TripleEnd answer, std::span<const Triple> group, int32_t* negatives,
+                      uint8_t* is_true) const;
+  const KnownAnswers& known(TripleEnd answer) const { return answer == TripleEnd::kTail ? tails_ : heads_; }
+
+  std::vector<Triple> triples_;
+  TripleOptions options_;
+  std::string contents_;
+  KnownAnswers tails_, heads_;
+};
+
+/// Triples to rank, in order, in groups; the last group is filled up with the last triple. Tensors of B samples of M
+/// triples:
+///
+/// - "head", "relation", "tail" i32 [B, M];
+/// - "tail_known" i32 [B, E], "tail_known_ptr" i32 [B, M + 1]: for triple m the other true answers, at the places
+///   [ptr[m], ptr[m + 1]), each as m * stride + entity; "head_known" and "head_known_ptr" likewise.
+class RankSource final : public Source {
+ public:
+  /// `known`: all true triples. `stride`: entities, with padding.
+  RankSource(std::vector<Triple> triples, std::span<const Triple> known, int64_t group, int64_t stride);
+
+  Signature signature(int64_t count) const override;
+  void fill(int64_t first, int64_t count, const Places& places) const override;
+  int64_t epoch_of(int64_t index) const override { return index / epoch_samples(0); }
+  int64_t epoch_samples(int64_t epoch) const override;
+  Hash identity() const override { return source_identity("ranked triples", "", {}); }
+  int64_t triples() const { return std::ssize(triples_); }
+  /// E of tails and of heads.
+  int64_t room(TripleEnd answer) const { return room_[static_cast<size_t>(answer)]; }
+
+ private:
+  std::span<const int32_t> known(const Triple& triple, TripleEnd answer) const;
+
+  std::vector<Triple> triples_;
+  int64_t group_, stride_;
+  KnownAnswers tails_, heads_;
+  int64_t room_[2] = {1, 1};
+};
+
+}  // namespace ramet::graphs

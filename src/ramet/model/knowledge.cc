@@ -1,0 +1,303 @@
+#include "ramet/model/knowledge.h"
+
+#include "ramet/base/error.h"
+#include "ramet/model/blocks.h"
+#include "ramet/ops/build_elementwise.h"
+#include "ramet/ops/build_graphs.h"
+#include "ramet/ops/build_indexing.h"
+#include "ramet/ops/build_shapes.h"
+
+namespace ramet::model {
+namespace {
+
+constexpr double kHidden = -1e30;  // the score of an answer that does not count
+
+class Knowledge {
+ public:
+  Knowledge(const KnowledgeConfig& config, const KnowledgeTask& task, Graph& graph, std::vector<StateTensor>* weights)
+      : config_(config),
+        task_(task),
+        function_(*find_score_function(config.function)),
+        model_(graph, weights, 0, false, task.seed),
+        build_(model_.build()) {
+    LogicalAxis axis{"entities"};
+    axis.padding = task.rows() - task.entities;
+    entities_ = model_.matrix("entities.weight", {task.rows(), function_.entity_parts * config.width}, {axis, kNoAxis},
+                              config.deviation);
+    // Angles of so wide a distribution lie nearly evenly on the circle.
+    relations_ = model_.matrix("relations.weight",
+                               {task.relations * (task.reciprocal ? 2 : 1), function_.relation_parts * config.width},
+                               {kNoAxis, kNoAxis}, function_.phases ? 1.8 : config.deviation);
+    head_ = input("head", DType::kI32, {task.group});
+    relation_ = input("relation", DType::kI32, {task.group});
+    tail_ = input("tail", DType::kI32, {task.group});
+  }
+
+  void write_loss() {
+    std::vector<Tensor> negatives;
+    for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead})
+      if (asks_for(side) && config_.loss != "all")
+        negatives.push_back(input(name_of(side) + "_negatives", DType::kI32, {task_.negatives}));
+    read_rows(std::move(negatives));
+    Tensor loss;
+    for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead}) {
+      if (!asks_for(side)) continue;
+      Scope scope(build_, side == TripleEnd::kTail ? "tails" : "heads");
+      const Tensor found = config_.loss == "all" ? loss_of_all(side) : loss_of_negatives(side);
+      loss = loss.valid() ? scale(add(loss, found), 0.5) : found;
+    }
+    if (config_.penalty > 0) loss = add(loss, penalty());
+    build_.output("loss", loss);
+    build_.output("count", full(build_, DType::kF32, {}, static_cast<double>(triples())));
+  }
+
+  void write_ranks() {
+    read_rows();
+    for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead}) {
+      const std::string name = name_of(side);
+      Scope scope(build_, name);
+      const int64_t room = side == TripleEnd::kTail ? task_.known_tails : task_.known_heads;
+      const Tensor known = input(name + "_known", DType::kI32, {room});
+      const Tensor ptr = input(name + "_known_ptr", DType::kI32, {task_.group + 1});
+      build_.output(name + "_rank", ranks(scores_of_all(side), side == TripleEnd::kTail ? tail_ : head_, known, ptr));
+    }
+  }
+
+  void write_prediction() {
+    read_rows();
+    for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead}) {
+      const std::string name = name_of(side);
+      Scope scope(build_, name);
+      const auto [scores, entities] = top_k(scores_of_all(side), task_.top);
+      const Shape shape{task_.micro_batch, task_.group, task_.top};
+      build_.output(name + "s", reshape(entities, shape));
+      build_.output(name + "_scores", reshape(scores, shape));
+    }
+  }
+
+ private:
+  int64_t triples() const { return task_.micro_batch * task_.group; }
+  static std::string name_of(TripleEnd side) { return side == TripleEnd::kTail ? "tail" : "head"; }
+  /// Whether the loss asks for this end of triples.
+  bool asks_for(TripleEnd side) const {
+    return side == TripleEnd::kTail ? task_.tails : task_.heads && !task_.reciprocal;
+  }
+
+  Tensor input(const std::string& name, DType dtype, std::vector<int64_t> dims) {
+    dims.insert(dims.begin(), task_.micro_batch);
+    std::vector<std::string> axes(dims.size());
+    axes[0] = "batch";
+    return build_.input(name, dtype, Shape(std::move(dims)), std::move(axes));
+  }
+
+  Tensor normalised(Tensor rows) {
+    if (function_.entities == EntityRows::kFree) return rows;
+    const Tensor size =
+        function_.entities == EntityRows::kByNorm && config_.norm == 1
+            ? reduce_sum(map_unary("abs", rows), {-1}, true)
+            : sqrt(maximum(reduce_sum(multiply(rows, rows), {-1}, true), full(build_, DType::kF32, {}, 1e-24)));
+    return divide(rows, maximum(size, full(build_, DType::kF32, {}, 1e-12)));
+  }
+
+  /// The rows of all entities that a batch names, with one gather: then one sum is their table's gradient.
+  void read_rows(std::vector<Tensor> negatives = {}) {
+    Scope scope(build_, "rows");
+    std::vector<Tensor> indices{head_, tail_}, flat;
+    indices.insert(indices.end(), negatives.begin(), negatives.end());
+    for (const Tensor& each : indices) flat.push_back(reshape(each, {each.shape().elements()}));
+    const Tensor rows = gather(entities_, concat(flat, 0));
+    int64_t first = 0;
+    std::vector<Tensor> found;
+    for (const Tensor& each : indices) {
+      const int64_t last = first + each.shape().elements();
+      found.push_back(reshape(slice_axis(rows, 0, first, last), {each.dim(0), each.dim(1), rows.dim(-1)}));
+      first = last;
+    }
+    head_raw_ = found[0], tail_raw_ = found[1];
+    head_row_ = normalised(head_raw_), tail_row_ = normalised(tail_raw_);
+    for (size_t i = 2; i < found.size(); ++i) negative_rows_.push_back(normalised(found[i]));
+    relation_row_ = gather(relations_, relation_);
+  }
+
+  /// The relation's row for a side; of reciprocal relations that of the way back.
+  Tensor relation_of(TripleEnd side) {
+    if (!task_.reciprocal || side == TripleEnd::kTail) return relation_row_;
+    const Tensor back = full(build_, DType::kI32, {}, static_cast<double>(task_.relations));
+    return gather(relations_, add(relation_, back));
+  }
+  /// Scores of the columns as the missing entity of the rows.
+  Tensor scores(TripleEnd missing, Tensor known, Tensor relation, Tensor columns) {
+    return function_.scores(task_.reciprocal ? TripleEnd::kTail : missing, known, relation, columns, config_.norm);
+  }
+  Tensor known_row(TripleEnd missing) { return missing == TripleEnd::kTail ? head_row_ : tail_row_; }
+  Tensor missing_row(TripleEnd missing) { return missing == TripleEnd::kTail ? tail_row_ : head_row_; }
+
+  /// Scores of all entities for each triple of the batch: [B M, rows of the table].
+  Tensor scores_of_all(TripleEnd side) {
+    const auto as_group = [&](Tensor rows) { return reshape(rows, {1, triples(), rows.dim(-1)}); };
+    const Tensor found = scores(side, as_group(known_row(side)), as_group(relation_of(side)), normalised(entities_));
+    const Tensor rows = reshape(found, {triples(), task_.rows()});
+    if (task_.rows() == task_.entities) return rows;
+    const Tensor number = iota(build_, DType::kI32, {1, task_.rows()}, 1);
+    return select(less(number, full(build_, DType::kI32, {}, static_cast<double>(task_.entities))), rows,
+                  full(build_, DType::kF32, {}, kHidden));
+  }
+
+  Tensor loss_of_all(TripleEnd side) {
+    const Tensor answers = reshape(side == TripleEnd::kTail ? tail_ : head_, {triples()});
+    return cross_entropy(scores_of_all(side), answers).loss;
+  }
+
+  /// Scores of the right answers [B, M, 1].
+  Tensor right_scores(TripleEnd side) {
+    const auto alone = [&](Tensor rows) { return reshape(rows, {triples(), 1, rows.dim(-1)}); };
+    const Tensor found = scores(side, alone(known_row(side)), alone(relation_row_), alone(missing_row(side)));
+    return reshape(found, {task_.micro_batch, task_.group, 1});
+  }
+
+  Tensor loss_of_negatives(TripleEnd side) {
+    const Tensor columns = negative_rows_[side == TripleEnd::kTail || !task_.tails ? 0 : 1];
+    const Tensor right = right_scores(side), wrong = scores(side, known_row(side), relation_row_, columns);
+    Tensor counts;  // 1 where a negative is wrong indeed; invalid: all are
+    if (task_.group > 1)
+      counts = add_scalar(
+          negate(cast(input(name_of(side) + "_true", DType::kU8, {task_.group, task_.negatives}), DType::kF32)), 1);
+    if (config_.loss == "softmax") return softmax_loss(right, wrong, counts);
+    if (config_.loss == "margin") {
+      const Tensor over = relu(add_scalar(subtract(wrong, right), config_.margin));
+      return mean_of(counts.valid() ? multiply(over, counts) : over, counts);
+    }
+    return log_sigmoid_loss(right, wrong, counts);
+  }
+
+  Tensor hidden(Tensor wrong, Tensor counts) {
+    if (!counts.valid()) return wrong;
+    const Tensor zero = full(build_, DType::kF32, {}, 0);
+    return select(less(zero, counts), wrong, full(build_, DType::kF32, {}, kHidden));
+  }
+
+  Tensor softmax_loss(Tensor right, Tensor wrong, Tensor counts) {
+    const Tensor all = concat({right, hidden(wrong, counts)}, 2);
+    const Tensor first = full(build_, DType::kI32, {triples()}, 0);
+    return cross_entropy(reshape(all, {triples(), task_.negatives + 1}), first).loss;
+  }
+
+  /// Sun et al., equation 5; each negative has the softmax of the scores as weight, which gets no gradient.
+  Tensor log_sigmoid_loss(Tensor right, Tensor wrong, Tensor counts) {
+    const Tensor of_right = softplus(negate(add_scalar(right, config_.margin)));
+    Tensor of_wrong = softplus(add_scalar(wrong, config_.margin));
+    if (config_.temperature > 0) {
+      Tensor weights = softmax(scale(map_unary("stop_gradient", hidden(wrong, counts)), config_.temperature), 2);
+      if (counts.valid()) weights = multiply(weights, counts);
+      of_wrong = scale(reduce_sum(multiply(of_wrong, weights)), 1 / static_cast<double>(triples()));
+    } else {
+      of_wrong = mean_of(counts.valid() ? multiply(of_wrong, counts) : of_wrong, counts);
+    }
+    return scale(add(reduce_mean(of_right), of_wrong), 0.5);
+  }
+
+  /// Mean over the negatives that count.
+  Tensor mean_of(Tensor values, Tensor counts) {
+    if (!counts.valid()) return reduce_mean(values);
+    return divide(reduce_sum(values), maximum(reduce_sum(counts), full(build_, DType::kF32, {}, 1)));
+  }
+
+  /// Mean over the triples of the sum of cubes of the moduli of their rows.
+  Tensor penalty() {
+    Scope scope(build_, "penalty");
+    Tensor sum;
+    for (const Tensor rows : {head_raw_, relation_row_, tail_raw_}) {
+      Tensor squares = multiply(rows, rows);
+      if (function_.complex_entities && rows.dim(-1) == function_.entity_parts * config_.width) {
+        const int64_t half = rows.dim(-1) / 2;
+        squares = add(slice_axis(squares, -1, 0, half), slice_axis(squares, -1, half, 2 * half));
+      }
+      const Tensor modulus = sqrt(maximum(squares, full(build_, DType::kF32, {}, 1e-24)));
+      const Tensor cubes = reduce_sum(multiply(squares, modulus));
+      sum = sum.valid() ? add(sum, cubes) : cubes;
+    }
+    return scale(sum, config_.penalty / static_cast<double>(triples()));
+  }
+
+  /// scores [B M, N]; answers [B, M]; known and ptr as graphs/triples.h has them.
+  Tensor ranks(Tensor scores, Tensor answers, Tensor known, Tensor ptr) {
+    const Shape by_triple{task_.micro_batch, task_.group};
+    const Tensor index = reshape(answers, {triples(), 1});
+    const Tensor right = gather_elements(scores, index, 1);  // [B M, 1]
+    // Not "greater than": a score that is not a number is never better.
+    const auto count = [&](Tensor flags) { return reshape(reduce_sum(cast(flags, DType::kF32), {1}), by_triple); };
+    const Tensor less_than = count(less(scores, right)), equals = count(equal(scores, right));
+    const Tensor of_known = gather_rows(reshape(scores, {task_.micro_batch, task_.group * task_.rows()}), known);
+    const Tensor right_of_known = segment_expand(reshape(right, by_triple), ptr, known.dim(1));
+    const auto count_known = [&](Tensor flags) { return segment_sum(cast(flags, DType::kF32), ptr); };
+    const Tensor known_less = count_known(less(of_known, right_of_known)),
+                 known_equal = count_known(equal(of_known, right_of_known));
+    const Tensor all = cast(difference(ptr, 1), DType::kF32);  // known ones of each triple
+    // Entities at all, less those that are known and those that have lower scores, less half of the equal ones. The
+    // right answer is one of its equals.
+    const Tensor others = scale(add_scalar(all, -static_cast<double>(task_.rows())), -1);
+    const Tensor lower = subtract(less_than, known_less), even = subtract(equals, known_equal);
+    return subtract(subtract(others, lower), scale(add_scalar(even, -1), 0.5));
+  }
+
+  const KnowledgeConfig& config_;
+  const KnowledgeTask& task_;
+  const ScoreFunction& function_;
+  ModelBuilder model_;
+  GraphBuilder& build_;
+  Tensor entities_, relations_, head_, relation_, tail_;
+  Tensor head_raw_, tail_raw_, head_row_, tail_row_, relation_row_;
+  std::vector<Tensor> negative_rows_;  ///< of the ends that the loss asks for
+};
+
+void check(const KnowledgeConfig& config, const KnowledgeTask& task) {
+  const auto fail = [](const std::string& what, const std::string& found = "", const std::string& expected = "",
+                       const std::string& remedy = "") {
+    throw Error({.what = what, .where = "model (knowledge)", .found = found, .expected = expected, .remedy = remedy});
+  };
+  if (!find_score_function(config.function)) fail("unknown score function", "'" + config.function + "'");
+  if (config.width < 1 || task.micro_batch < 1 || task.group < 1 || task.entities < 2 || task.relations < 1 ||
+      task.pad < 1)
+    fail("sizes of the model must be positive, and there must be two entities");
+  if (config.norm != 1 && config.norm != 2) fail("unknown norm", std::to_string(config.norm), "1 or 2");
+  if (config.loss != "log-sigmoid" && config.loss != "margin" && config.loss != "softmax" && config.loss != "all")
+    fail("unknown loss", "'" + config.loss + "'", "log-sigmoid, margin, softmax or all");
+  if (config.loss != "all" && task.negatives < 1)
+    fail("the loss compares with wrong answers, and there are none", config.loss, "negatives of 1 or more",
+         "Set the number of negatives, or take the loss \"all\"");
+  if (config.loss == "margin" && !(config.margin > 0))
+    fail("the margin loss needs a margin", std::to_string(config.margin), "above 0");
+  if (!task.tails && !task.heads) fail("neither tails nor heads are asked for");
+  if (task.top < 1 || task.top > task.entities)
+    fail("more answers than entities are wanted", std::to_string(task.top), "1 to " + std::to_string(task.entities));
+}
+
+}  // namespace
+
+Model build_knowledge(const KnowledgeConfig& config, const KnowledgeTask& task) {
+  check(config, task);
+  Model model;
+  model.name = config.function;
+  model.axes["entities"] = 1;
+  Knowledge(config, task, model.forward, &model.weights).write_loss();
+  Knowledge(config, task, model.evaluate, nullptr).write_loss();
+  model.programs.push_back({.name = "rank", .graph = Graph("rank")});
+  Knowledge(config, task, model.programs.back().graph, nullptr).write_ranks();
+  model.programs.push_back({.name = "predict", .graph = Graph("predict")});
+  Knowledge(config, task, model.programs.back().graph, nullptr).write_prediction();
+  for (const GraphInput& input : model.forward.inputs()) {
+    if (input.role != InputRole::kData) continue;
+    const Value& value = model.forward.value(input.value);
+    model.inputs.push_back({.name = value.name, .type = value.type, .axes = input.axes});
+  }
+  const double relations = static_cast<double>(task.relations * (task.reciprocal ? 2 : 1));
+  limit_input(model, "relation", 0, relations - 1);
+  for (const char* const name : {"head", "tail", "tail_negatives", "head_negatives"})
+    limit_input(model, name, 0, static_cast<double>(task.entities - 1));
+  model.metrics = {mean_metric("loss", "count")};
+  model.limit_items("loss", task.micro_batch * task.group);
+  model.guards = {"loss"};
+  return model;
+}
+
+}  // namespace ramet::model

@@ -1,0 +1,156 @@
+// ONNX files as models: dimensions, weights, losses, and weights back into the file.
+#include "ramet/front/onnx_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ramet/base/error_types.h"
+#include "ramet/base/file.h"
+#include "ramet/front/onnx_export.h"
+#include "ramet/front/onnx_update.h"
+#include "ramet/front/open_model.h"
+#include "ramet/kernel/interpret.h"
+#include "ramet/model/model_file.h"
+#include "support/onnx_file.h"
+#include "support/temporary.h"
+
+namespace ramet::tests {
+namespace {
+
+using namespace onnx;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// relu(x w1 + b1) w2: x [batch, 3] -> logits [batch, 2].
+Graph network() {
+  return {.nodes = {node("Gemm", {"x", "layers.0.weight", "layers.0.bias"}, {"h"}, {integer("transB", 1)}, "",
+                         "/layers.0/Gemm"),
+                    node("Relu", {"h"}, {"r"}), node("Mul", {"r", "two"}, {"s"}),
+                    node("MatMul", {"s", "layers.1.weight"}, {"logits"}, {}, "", "/layers.1/MatMul")},
+          .initializers = {floats("layers.0.weight", {4, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}),
+                           floats("layers.0.bias", {4}, {0.5F, -0.5F, 1, 2}), floats("two", {}, {2}),
+                           floats("layers.1.weight", {4, 2}, {1, 0, 0, 1, 1, 1, 0, 0})},
+          .inputs = {value("x", 1, {-1, 3})},
+          .outputs = {value("logits", 1, {-1, 2})}};
+}
+
+front::ImportedModel import(const Graph& graph, const front::OnnxModelOptions& options) {
+  const std::string file = model(graph);
+  const front::OnnxModel parsed = front::parse_onnx(file, "net.onnx");
+  return front::import_onnx_model(parsed, "net", {}, options);
+}
+
+std::vector<std::string> names(const std::vector<StateTensor>& states) {
+  std::vector<std::string> made;
+  for (const StateTensor& state : states) made.push_back(state.name);
+  return made;
+}
+
+std::string refusal(const Graph& graph, const front::OnnxModelOptions& options) {
+  try {
+    import(graph, options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(OnnxModel, PredictsWithoutALoss) {
+  const front::ImportedModel made = import(network(), {.bind = {{"batch", 5}}});
+  EXPECT_EQ(made.micro_batch, 5);
+  EXPECT_TRUE(made.model.metrics.empty());
+  ASSERT_EQ(made.model.programs.size(), 1U);
+  EXPECT_EQ(made.model.programs[0].name, "predict");
+  EXPECT_THAT(names(made.model.weights), ElementsAre("layers.0.weight", "layers.0.bias", "layers.1.weight"));
+  EXPECT_EQ(made.model.inputs.at(0).axes.at(0), "batch");
+}
+
+TEST(OnnxModel, ListsDimensionsWithoutAnExtent) {
+  EXPECT_THAT(refusal(network(), {}), HasSubstr("'batch', dimension 0 of 'x'"));
+  EXPECT_EQ(front::parse_onnx_bind("batch=16,sequence=128").at("sequence"), 128);
+  EXPECT_THROW(front::parse_onnx_bind("batch"), Error);
+  EXPECT_THROW(front::parse_onnx_bind("batch=x"), Error);
+}
+
+TEST(OnnxModel, TakesALossByName) {
+  const front::ImportedModel made = import(network(), {.bind = {{"batch", 2}}, .loss = "cross_entropy:logits:labels"});
+  ASSERT_EQ(made.model.inputs.size(), 2U);
+  EXPECT_EQ(made.model.inputs[1].name, "labels");
+  EXPECT_EQ(made.model.inputs[1].type.text(), "i64[2]");
+  EXPECT_EQ(made.model.metrics.at(0).name, "loss");
+  std::map<std::string, HostTensor> feeds = {{"x", HostTensor::of(DType::kF32, {2, 3}, {1, 0, 0, -1, 0, 0})},
+                                             {"labels", HostTensor::of(DType::kI64, {2}, {0, 1})}};
+  for (const StateTensor& weight : made.model.weights) feeds[weight.name] = weight.init.data->tensor();
+  const std::vector<HostTensor> results = interpret(made.model.forward, reference_backend(), feeds);
+  // Row 0: h = 1.5, 3.5, 8, 12; logits 2 (1.5 + 8), 2 (3.5 + 8). Row 1: all rows of w1 are negative: 0.
+  const double first = std::log(std::exp(19.0 - 23) + 1) + 4, second = std::log(2.0);
+  EXPECT_NEAR(results.at(0).get(0), (first + second) / 2, 1e-5);
+}
+
+TEST(OnnxModel, PatternsChooseWeights) {
+  const std::string loss = "cross_entropy:logits:labels";
+  const auto weights = [&](std::vector<std::string> train, std::vector<std::string> freeze) {
+    return names(
+        import(network(), {.bind = {{"batch", 2}}, .loss = loss, .train = train, .freeze = freeze}).model.weights);
+  };
+  EXPECT_THAT(weights({}, {"layers.0.*"}), ElementsAre("layers.1.weight"));
+  EXPECT_THAT(weights({"*.bias"}, {}), ElementsAre("layers.0.bias"));
+  EXPECT_THAT(refusal(network(), {.bind = {{"batch", 2}}, .loss = loss, .freeze = {"*"}}),
+              HasSubstr("depends on no initializer"));
+  EXPECT_THAT(refusal(network(), {.bind = {{"batch", 2}}, .loss = "logits"}), HasSubstr("one number"));
+}
+
+TEST(OnnxModel, NumberedScopesAreParts) {
+  const front::ImportedModel made = import(network(), {.bind = {{"batch", 2}}});
+  std::set<std::string> parts;
+  for (const Node& node : made.model.forward.nodes()) parts.insert(text_of(node.part));
+  EXPECT_TRUE(parts.count("layers 0") && parts.count("layers 1")) << testing::PrintToString(parts);
+}
+
+TEST(OnnxModel, OptionsStandBehindTheName) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "net.onnx", model(network()));
+  const std::string name = (folder / "net.onnx").string() + "?batch=3&loss=cross_entropy:logits:labels&freeze=*.bias";
+  EXPECT_TRUE(front::is_model_file_name(name));
+  EXPECT_EQ(names(front::open_model(name).first.weights).size(), 2U);
+  front::keep_model(name, folder / "kept.ramet");
+  EXPECT_EQ(front::open_model(folder / "kept.ramet").first.identity(), front::open_model(name).first.identity());
+}
+
+TEST(OnnxModel, WeightsGoBackInPlace) {
+  const TemporaryFolder folder;
+  const std::string before = model(network());
+  write_file_atomic(folder / "net.onnx", before);
+  const HostTensor fresh = HostTensor::of(DType::kF32, {4, 2}, {9, 8, 7, 6, 5, 4, 3, 2});
+  EXPECT_EQ(front::update_onnx_weights(folder / "net.onnx", folder / "new.onnx", {{"layers.1.weight", fresh}}), 1);
+  const std::string after = read_file(folder / "new.onnx");
+  ASSERT_EQ(after.size(), before.size());
+  const std::string bytes(reinterpret_cast<const char*>(fresh.data.data()), fresh.data.size());
+  const size_t at = after.find(bytes);
+  ASSERT_NE(at, std::string::npos);
+  std::string undone = after;
+  undone.replace(at, bytes.size(), before.substr(at, bytes.size()));
+  EXPECT_EQ(undone, before) << "no other byte changes";
+  EXPECT_THROW(front::update_onnx_weights(folder / "net.onnx", folder / "new.onnx",
+                                          {{"layers.1.weight", HostTensor::of(DType::kF32, {1}, {1})}}),
+               Error);
+}
+
+TEST(OnnxModel, PredictionsAreWrittenAndReadBack) {
+  const model::Model first = import(network(), {.bind = {{"batch", 2}}}).model;
+  std::map<std::string, HostTensor> states;
+  for (const StateTensor& weight : first.weights) states[weight.name] = weight.init.data->tensor();
+  const std::string file =
+      front::export_onnx(first.programs.at(0).graph, "net", [&](const std::string& name) { return states.at(name); });
+  const front::OnnxModel parsed = front::parse_onnx(file, "written.onnx");
+  const model::Model second = front::import_onnx_model(parsed, "written", {}, {}).model;
+  std::map<std::string, HostTensor> feeds = states;
+  feeds["x"] = HostTensor::of(DType::kF32, {2, 3}, {1, -2, 3, 0.5, 0, -1});
+  const auto results = [&](const model::Model& model) {
+    return interpret(model.programs.at(0).graph, reference_backend(), feeds).at(0).values();
+  };
+  EXPECT_EQ(results(first), results(second));
+}
+
+}  // namespace
+}  // namespace ramet::tests

@@ -1,0 +1,282 @@
+// ONNX files: what they compute, and which are refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "ramet/base/error_types.h"
+#include "ramet/base/file.h"
+#include "ramet/front/onnx_program.h"
+#include "ramet/front/onnx_table.h"
+#include "ramet/train/onnx_case.h"
+#include "support/onnx_file.h"
+#include "support/temporary.h"
+
+namespace ramet::tests {
+namespace {
+
+using namespace onnx;
+using front::OnnxFeed;
+using front::OnnxFeeds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+OnnxFeed feed(DType dtype, const Shape& shape, const std::vector<double>& values) {
+  return {.tensors = {HostTensor::of(dtype, shape, values)}};
+}
+
+/// The values of the outputs, by the engine and node by node, which must agree.
+std::vector<std::vector<double>> outputs(const std::string& file, const OnnxFeeds& feeds,
+                                         const std::filesystem::path& folder = {}) {
+  const front::OnnxModel model = front::parse_onnx(file, "test.onnx");
+  const front::OnnxProgram program =
+      front::import_onnx_program(model, feeds, {.folder = folder, .source = "test.onnx"});
+  std::vector<std::vector<double>> results[2];
+  for (const bool interpret : {false, true})
+    for (const OnnxFeed& each : train::run_onnx(program, feeds, {.interpret = interpret}))
+      results[interpret].push_back(each.tensors.at(0).values());
+  EXPECT_EQ(results[0], results[1]);
+  return results[0];
+}
+
+std::string refusal(const std::string& file, const OnnxFeeds& feeds = {}, const std::filesystem::path& folder = {}) {
+  try {
+    const front::OnnxModel model = front::parse_onnx(file, "test.onnx");
+    front::import_onnx_program(model, feeds, {.folder = folder, .source = "test.onnx"});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// One node on inputs of f32 [2, 3] and what follows.
+Graph one_node(const std::string& op, const std::vector<std::string>& names,
+               const std::vector<ProtoMessage>& attributes = {}) {
+  Graph graph{.nodes = {node(op, names, {"y"}, attributes)}};
+  for (const std::string& name : names) graph.inputs.push_back(value(name, 1, {2, 3}));
+  graph.outputs = {value("y", 1, {2, 3})};
+  return graph;
+}
+
+TEST(Onnx, RunsANode) {
+  const OnnxFeeds feeds = {{"a", feed(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, 6})},
+                           {"b", feed(DType::kF32, {2, 3}, {10, 20, 30, 40, 50, 60})}};
+  EXPECT_THAT(outputs(model(one_node("Add", {"a", "b"})), feeds), ElementsAre(ElementsAre(11, 22, 33, 44, 55, 66)));
+}
+
+TEST(Onnx, SoftmaxGoesOverAllDimensionsBehindItsAxisBeforeOperatorSet13) {
+  const OnnxFeeds feeds = {{"a", feed(DType::kF32, {2, 3}, {0, 0, 0, 0, 0, 0})}};
+  const auto at = [&](int64_t version) {
+    return outputs(model(one_node("Softmax", {"a"}, {integer("axis", 0)}), version), feeds)[0][0];
+  };
+  EXPECT_FLOAT_EQ(static_cast<float>(at(11)), 1.0F / 6);
+  EXPECT_FLOAT_EQ(static_cast<float>(at(13)), 0.5F);
+}
+
+TEST(Onnx, ShapesThatInputsGiveBecomeConstants) {
+  Graph graph{.nodes = {node("Reshape", {"a", "shape"}, {"y"})}};
+  graph.inputs = {value("a", 1, {2, 3}), value("shape", 7, {1})};
+  graph.outputs = {value("y", 1, {6})};
+  const OnnxFeeds feeds = {{"a", feed(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, 6})},
+                           {"shape", feed(DType::kI64, {1}, {6})}};
+  const front::OnnxModel parsed = front::parse_onnx(model(graph), "test.onnx");
+  const front::OnnxProgram program = front::import_onnx_program(parsed, feeds, {});
+  EXPECT_THAT(program.specialized, ElementsAre("shape"));
+  EXPECT_THAT(outputs(model(graph), feeds), ElementsAre(ElementsAre(1, 2, 3, 4, 5, 6)));
+}
+
+TEST(Onnx, FunctionsOfTheModelTakeAttributes) {
+  const ProtoMessage scaled =
+      function("Scaled", {"x"}, {"y"},
+               {node("Constant", {}, {"c"}, {reference("value_float", "factor", 1)}), node("Mul", {"x", "c"}, {"y"})},
+               {"factor"});
+  const ProtoMessage twice = function("Twice", {"x"}, {"z"},
+                                      {node("Scaled", {"x"}, {"y"}, {number("factor", 2)}, "local"),
+                                       node("Scaled", {"y"}, {"z"}, {reference("factor", "by", 1)}, "local")},
+                                      {"by"});
+  Graph graph = one_node("Twice", {"a"}, {number("by", 5)});
+  graph.nodes = {node("Twice", {"a"}, {"y"}, {number("by", 5)}, "local")};
+  const OnnxFeeds feeds = {{"a", feed(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, 6})}};
+  EXPECT_THAT(outputs(model(graph, 20, {scaled, twice}), feeds), ElementsAre(ElementsAre(10, 20, 30, 40, 50, 60)));
+}
+
+TEST(Onnx, RefusesFunctionsThatCallThemselves) {
+  const ProtoMessage loop = function("Loop", {"x"}, {"y"}, {node("Loop", {"x"}, {"y"}, {}, "local")});
+  Graph graph = one_node("Identity", {"a"});
+  graph.nodes = {node("Loop", {"a"}, {"y"}, {}, "local")};
+  const OnnxFeeds feeds = {{"a", feed(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, 6})}};
+  EXPECT_THAT(refusal(model(graph, 20, {loop}), feeds), HasSubstr("nested too deeply"));
+}
+
+/// x = x + a, `steps` times, and all values on the way.
+Graph loop_graph(int64_t steps) {
+  Graph body{.nodes = {node("Add", {"x", "a"}, {"next"}), node("Identity", {"next"}, {"scan"}),
+                       node("Identity", {"go"}, {"on"})}};
+  body.inputs = {value("i", 7, {}), value("go", 9, {}), value("x", 1, {2})};
+  body.outputs = {value("on", 9, {}), value("next", 1, {2}), value("scan", 1, {2})};
+  Graph graph{.nodes = {node("Loop", {"steps", "", "a"}, {"y", "all"}, {graph_attribute("body", body.message())})}};
+  graph.initializers = {longs("steps", {}, {steps})};
+  graph.inputs = {value("a", 1, {2})};
+  graph.outputs = {value("y", 1, {2}), value("all", 1, {3, 2})};
+  return graph;
+}
+
+TEST(Onnx, UnrollsLoops) {
+  const OnnxFeeds feeds = {{"a", feed(DType::kF32, {2}, {1, 2})}};
+  EXPECT_THAT(outputs(model(loop_graph(3)), feeds), ElementsAre(ElementsAre(4, 8), ElementsAre(2, 4, 3, 6, 4, 8)));
+}
+
+TEST(Onnx, RefusesLoopsWithoutAnEnd) {
+  const OnnxFeeds feeds = {{"a", feed(DType::kF32, {2}, {1, 2})}};
+  EXPECT_THAT(refusal(model(loop_graph(INT64_MAX)), feeds), HasSubstr("a loop has more than 65536 steps"));
+}
+
+TEST(Onnx, TakesTheBranchOfAKnownCondition) {
+  const auto branch = [](float number) {
+    return Graph{
+        .nodes = {node("Constant", {}, {"c"}, {onnx::number("value_float", number)}), node("Mul", {"a", "c"}, {"r"})},
+        .outputs = {value("r", 1, {2, 3})}}
+        .message();
+  };
+  Graph graph = one_node("Identity", {"a"});
+  graph.nodes = {node("If", {"which"}, {"y"},
+                      {graph_attribute("then_branch", branch(2)), graph_attribute("else_branch", branch(3))})};
+  graph.initializers = {tensor<uint8_t>("which", 9, {}, {0})};
+  const OnnxFeeds feeds = {{"a", feed(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, 6})}};
+  EXPECT_THAT(outputs(model(graph), feeds), ElementsAre(ElementsAre(3, 6, 9, 12, 15, 18)));
+}
+
+TEST(Onnx, ReadsExternalDataBeneathTheModel) {
+  const TemporaryFolder folder;
+  const std::filesystem::path inside = folder.path() / "model";
+  std::filesystem::create_directories(inside / "data");
+  const float numbers[] = {9, 1, 2, 3, 4, 5, 6};
+  const std::string bytes(reinterpret_cast<const char*>(numbers), sizeof numbers);
+  write_file_atomic(inside / "data" / "w.bin", bytes);
+  write_file_atomic(folder.path() / "secret.bin", bytes);
+  std::filesystem::create_symlink(folder.path() / "secret.bin", inside / "link.bin");
+  std::filesystem::create_symlink(folder.path(), inside / "up");
+  const OnnxFeeds feeds = {{"a", feed(DType::kF32, {2, 3}, {0, 0, 0, 0, 0, 0})}};
+  const auto file = [](const std::vector<std::pair<std::string, std::string>>& location) {
+    Graph graph = one_node("Add", {"a", "w"});
+    graph.inputs.pop_back();
+    graph.initializers = {external("w", {2, 3}, location)};
+    return model(graph);
+  };
+  EXPECT_THAT(outputs(file({{"location", "data/w.bin"}, {"offset", "4"}, {"length", "24"}}), feeds, inside),
+              ElementsAre(ElementsAre(1, 2, 3, 4, 5, 6)));
+  const auto message = [&](const std::vector<std::pair<std::string, std::string>>& location) {
+    return refusal(file(location), feeds, inside);
+  };
+  EXPECT_THAT(message({{"location", "../secret.bin"}}), HasSubstr("leaves the model's folder"));
+  EXPECT_THAT(message({{"location", "data/../../secret.bin"}}), HasSubstr("leaves the model's folder"));
+  EXPECT_THAT(message({{"location", "/etc/passwd"}}), HasSubstr("is not relative"));
+  EXPECT_THAT(message({{"location", "link.bin"}}), HasSubstr("leads external data out"));
+  EXPECT_THAT(message({{"location", "up/secret.bin"}}), HasSubstr("leads external data out"));
+  EXPECT_THAT(message({{"location", "data/none.bin"}}), HasSubstr("cannot be opened"));
+  EXPECT_THAT(message({{"location", std::string("data/w.bin\0", 11)}}), HasSubstr("without a location"));
+  EXPECT_THAT(message({{"location", "data/w.bin"}, {"offset", "29"}}), HasSubstr("begin behind the end"));
+  EXPECT_THAT(message({{"location", "data/w.bin"}, {"offset", "8"}, {"length", "24"}}),
+              HasSubstr("end behind the end"));
+  EXPECT_THAT(message({{"location", "data/w.bin"}, {"length", "20"}}), HasSubstr("another length"));
+  EXPECT_THAT(message({{"location", "data/w.bin"}, {"offset", "-1"}}), HasSubstr("no number of bytes"));
+  EXPECT_THAT(message({{"location", "data/w.bin"}, {"offset", "18446744073709551615"}}),
+              HasSubstr("no number of bytes"));
+  EXPECT_THAT(message({{"location", "data/w.bin"}, {"mode", "x"}}), HasSubstr("unknown key"));
+}
+
+TEST(Onnx, FollowsTheLinksOfACacheOfHuggingFace) {
+  const TemporaryFolder folder;
+  const auto snapshot = folder.path() / "repository" / "snapshots" / "abc";
+  std::filesystem::create_directories(snapshot);
+  std::filesystem::create_directories(folder.path() / "repository" / "blobs");
+  const float numbers[] = {1, 2, 3, 4, 5, 6};
+  write_file_atomic(folder.path() / "repository" / "blobs" / "123",
+                    {reinterpret_cast<const char*>(numbers), sizeof numbers});
+  std::filesystem::create_symlink("../../blobs/123", snapshot / "w.bin");
+  Graph graph = one_node("Add", {"a", "w"});
+  graph.inputs.pop_back();
+  graph.initializers = {external("w", {2, 3}, {{"location", "w.bin"}})};
+  const OnnxFeeds feeds = {{"a", feed(DType::kF32, {2, 3}, {0, 0, 0, 0, 0, 0})}};
+  EXPECT_THAT(outputs(model(graph), feeds, snapshot), ElementsAre(ElementsAre(1, 2, 3, 4, 5, 6)));
+}
+
+TEST(Onnx, RefusesFilesThatContradictThemselves) {
+  const OnnxFeeds feeds = {{"a", feed(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, 6})}};
+  Graph cycle = one_node("Identity", {"a"});
+  cycle.nodes = {node("Add", {"a", "y"}, {"x"}), node("Add", {"a", "x"}, {"y"})};
+  EXPECT_THAT(refusal(model(cycle), feeds), HasSubstr("read before it is made; found 'y'"));
+  Graph twice = one_node("Identity", {"a"});
+  twice.nodes.push_back(node("Neg", {"a"}, {"y"}));
+  EXPECT_THAT(refusal(model(twice), feeds), HasSubstr("two values have one name; found 'y'"));
+  Graph unmade = one_node("Identity", {"a"});
+  unmade.outputs = {value("z", 1, {2, 3})};
+  EXPECT_THAT(refusal(model(unmade), feeds), HasSubstr("an output of the model is never made"));
+  Graph lies = one_node("Add", {"a", "w"});
+  lies.inputs.pop_back();
+  lies.initializers = {floats("w", {2, 3}, {1, 2})};
+  EXPECT_THAT(refusal(model(lies), feeds), HasSubstr("do not fit its type and shape"));
+  lies.initializers = {floats("w", {-2, 3}, {})};
+  EXPECT_THAT(refusal(model(lies), feeds), HasSubstr("negative extent"));
+  lies.initializers = {floats("w", {int64_t{1} << 40, int64_t{1} << 40}, {})};
+  EXPECT_THAT(refusal(model(lies), feeds), HasSubstr("too many elements"));
+  lies.initializers = {floats("w", {1}, {1}), floats("w", {1}, {1})};
+  EXPECT_THAT(refusal(model(lies), feeds), HasSubstr("two initializers have one name"));
+}
+
+TEST(Onnx, RefusesHugeConstantsAndUnknownOperatorsByName) {
+  Graph huge{.nodes = {node("ConstantOfShape", {"shape"}, {"c"}), node("Add", {"a", "c"}, {"y"})}};
+  huge.initializers = {longs("shape", {2}, {int64_t{1} << 30, int64_t{1} << 30})};
+  huge.inputs = {value("a", 1, {1})};
+  huge.outputs = {value("y", 1, {1})};
+  const OnnxFeeds feeds = {{"a", feed(DType::kF32, {1}, {1})}};
+  EXPECT_THAT(refusal(model(huge), feeds), HasSubstr("ConstantOfShape (1x; output 'c'): the shape is too large"));
+  const OnnxFeeds two = {{"a", feed(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, 6})}};
+  EXPECT_THAT(refusal(model(one_node("Nonsense", {"a"})), two),
+              HasSubstr("Nonsense (1x; output 'y'): the operator is not supported"));
+  EXPECT_THAT(refusal(model(one_node("StringConcat", {"a"})), two), HasSubstr("strings are not supported"));
+  EXPECT_THAT(refusal(model(one_node("Neg", {"a"}), 99), two), HasSubstr("version 99; expected 1 to 28"));
+}
+
+TEST(Onnx, RefusesTruncatedFilesAndDeepNesting) {
+  const std::string whole = model(one_node("Neg", {"a"}));
+  for (size_t size = 0; size < whole.size(); ++size) {
+    const std::string message = refusal(whole.substr(0, size), {{"a", feed(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, 6})}});
+    EXPECT_NE(message, "") << size;
+  }
+  Graph inner{.nodes = {node("Identity", {"a"}, {"r"})}, .outputs = {value("r", 1, {2, 3})}};
+  ProtoMessage nested = inner.message();
+  for (int i = 0; i < 200; ++i)
+    nested = Graph{.nodes = {node("If", {"c"}, {"r"}, {graph_attribute("then_branch", nested)})},
+                   .outputs = {value("r", 1, {2, 3})}}
+                 .message();
+  Graph graph = one_node("Identity", {"a"});
+  graph.nodes = {node("If", {"c"}, {"y"}, {graph_attribute("then_branch", nested)})};
+  EXPECT_THAT(refusal(model(graph)), HasSubstr("nested too deeply"));
+}
+
+TEST(Onnx, RunsTestsAsFiles) {
+  const TemporaryFolder folder;
+  const auto test = folder.path() / "test_add";
+  std::filesystem::create_directories(test / "test_data_set_0");
+  write_file_atomic(test / "model.onnx", model(one_node("Add", {"a", "b"})));
+  const auto write = [&](const std::string& name, const std::vector<float>& values) {
+    write_file_atomic(test / "test_data_set_0" / name, floats("", {2, 3}, values).data());
+  };
+  write("input_0.pb", {1, 2, 3, 4, 5, 6}), write("input_1.pb", {1, 1, 1, 1, 1, 1});
+  write("output_0.pb", {2, 3, 4, 5, 6, 7});
+  ASSERT_THAT(train::find_onnx_cases(folder.path()), ElementsAre(test));
+  using Kind = train::OnnxVerdict::Kind;
+  EXPECT_EQ(train::run_onnx_case(test, {}, {}).kind, Kind::kPassed);
+  write("output_0.pb", {2, 3, 4, 5, 6, 8});
+  const train::OnnxVerdict wrong = train::run_onnx_case(test, {}, {});
+  EXPECT_EQ(wrong.kind, Kind::kFailed);
+  EXPECT_THAT(wrong.message, HasSubstr("1 of 6 elements differ; element 5 is 7, not 8"));
+  write_file_atomic(test / "model.onnx", model(one_node("Nonsense", {"a", "b"})));
+  EXPECT_EQ(train::run_onnx_case(test, {}, {}).kind, Kind::kRefused);
+}
+
+TEST(Onnx, TheTableHasNoOperatorTwice) { EXPECT_GT(front::onnx_operator_names().size(), 180U); }
+
+}  // namespace
+}  // namespace ramet::tests

@@ -1,0 +1,114 @@
+"""ONNX: its node tests by the program and by its own runner, and onnxruntime's outputs of real models."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.get("RAMET_BUILD_DIR", ROOT / "build"))
+sys.path.insert(0, str(ROOT / "python" / "ramet"))  # the package needs its extension; this part of it does not
+os.environ.setdefault("RAMET_PROGRAM", str(BUILD / "ramet"))
+
+import importlib.util  # noqa: E402
+
+try:
+    import onnx
+    import onnx.backend.test
+    from onnx import numpy_helper
+    from onnx.backend.test.case.node import collect_testcases
+except ImportError:
+    onnx = None
+
+EXPECTATIONS = ROOT / "tests" / "peers" / "onnx_expectations.tsv"
+TESTED_ONNX = "1.23.2"
+
+
+def load_backend():
+    """python/ramet/onnx/backend.py alone."""
+    spec = importlib.util.spec_from_file_location("ramet_onnx_backend", ROOT / "python/ramet/onnx/backend.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def message(value, info):
+    kind = info.type.WhichOneof("value")
+    if isinstance(value, onnx.TensorProto):
+        return value
+    if kind == "sequence_type":
+        return numpy_helper.from_list(value, info.name)
+    if kind == "optional_type":
+        return numpy_helper.from_optional(value, info.name)
+    if kind == "map_type":
+        return numpy_helper.from_dict(value, info.name)
+    return numpy_helper.from_array(numpy_array(value), info.name)
+
+
+def numpy_array(value):
+    import numpy
+    return numpy.asarray(value)
+
+
+def write_cases(folder):
+    """ONNX's node tests as files, as ONNX itself had them before it made them by code."""
+    cases = collect_testcases(None)
+    for case in cases:
+        place = folder / case.name
+        place.mkdir(parents=True)
+        (place / "model.onnx").write_bytes(case.model.SerializeToString())
+        for number, (inputs, outputs) in enumerate(case.data_sets):
+            data = place / f"test_data_set_{number}"
+            data.mkdir()
+            for kind, values, infos in (("input", inputs, case.model.graph.input),
+                                        ("output", outputs, case.model.graph.output)):
+                for index, (value, info) in enumerate(zip(values, infos)):
+                    (data / f"{kind}_{index}.pb").write_bytes(message(value, info).SerializeToString())
+    return len(cases)
+
+
+def run_json(*arguments):
+    done = subprocess.run([str(BUILD / "ramet"), *map(str, arguments), "--json"], capture_output=True, text=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return done, lines
+
+
+@unittest.skipIf(onnx is None, "onnx is not installed; scripts/setup.sh --peers installs it")
+class OnnxNodeTests(unittest.TestCase):
+    def test_every_node_test_has_its_expected_result(self):
+        if onnx.__version__ != TESTED_ONNX:
+            self.skipTest(f"the expectations are those of onnx {TESTED_ONNX}")
+        with tempfile.TemporaryDirectory() as folder:
+            count = write_cases(pathlib.Path(folder))
+            done, lines = run_json("onnx", "test", folder, "--expect", EXPECTATIONS)
+        end = lines[-1]
+        self.assertEqual(end["passed"] + end["failed"] + end["refused"], count)
+        self.assertEqual(end["unexpected"], 0, done.stderr[-4000:])
+        self.assertGreaterEqual(end["passed"], 1480)
+
+
+@unittest.skipIf(onnx is None, "onnx is not installed; scripts/setup.sh --peers installs it")
+class OnnxRealModels(unittest.TestCase):
+    def test_models_of_the_data_folder_give_onnxruntimes_outputs(self):
+        data = os.environ.get("RAMET_DATA")
+        if not data or not (pathlib.Path(data) / "onnx_models").is_dir():
+            self.skipTest("RAMET_DATA has no onnx_models")
+        done, lines = run_json("onnx", "test", pathlib.Path(data) / "onnx_models", "--rtol", "1e-3", "--atol", "1e-4")
+        self.assertEqual([line for line in lines[:-1] if line["result"] != "passed"], [], done.stderr)
+        self.assertEqual(lines[-1]["passed"], 3)
+
+
+if onnx is not None:
+    # ONNX's own runner, unchanged, on a part of the node tests (each starts the program once).
+    runner = onnx.backend.test.BackendTest(load_backend(), __name__)
+    runner.include(r"^test_(a|gemm|l|matmul|reduce_s|resize_up|s)[a-z0-9_]*_cpu$")
+    refused = [line.split("\t")[0] for line in EXPECTATIONS.read_text().splitlines() if "\tfailed" in line]
+    for name in refused:
+        runner.exclude("^" + name + "_cpu$")
+    globals().update({name: case for name, case in runner.enable_report().test_cases.items()
+                      if name == "OnnxBackendNodeModelTest"})
+
+if __name__ == "__main__":
+    unittest.main()
