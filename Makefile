@@ -22,6 +22,19 @@ demo: setup ## BERT learns real English, before your eyes
 	$(call compile,release,--target ramet_cli)
 	scripts/demo.sh
 
+sparse: setup ## what static and dynamic sparse models learn, beside a dense one: about an hour
+	$(call compile,release,--target ramet_cli)
+	python3 bench/sparse.py
+
+demo-graphs: setup ## SchNet predicts orbital gaps of molecules, and draws them; needs QM9 (docs/graphs.md)
+	$(call compile,release,--target ramet_cli)
+	scripts/demo_graphs.sh
+
+graphs: setup ## published figures of networks on graphs, again; continues where it was interrupted; needs data
+	$(call compile,release,--target ramet_cli)
+	scripts/graphs.py
+	.venv/bin/python bench/knowledge_published.py
+
 test: setup ## every test
 	$(call compile,release)
 	scripts/run_tests.py --build build
@@ -113,4 +126,4 @@ lint: ## the rules of the tree, formatting and clang-tidy
 clean: ## remove the build folders
 	rm -rf dist ui/build ui/node_modules build build-debug build-core build-asan build-tsan build-fuzz build-pip build-wheel
 
-.PHONY: help setup build demo test test-peers python wheel test-wheel debug core asan tsan bench minilm soak layouts fuzz ui browser-tests format lint clean
+.PHONY: help setup build demo demo-graphs graphs sparse test test-peers python wheel test-wheel debug core asan tsan bench minilm soak layouts fuzz ui browser-tests format lint clean

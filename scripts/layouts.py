@@ -3,7 +3,7 @@
 
 usage: scripts/layouts.py [--build DIR] [--quick] [--only TEXT] [--model TEXT] [--keep]
 
-Trains narrow networks for images and of LSTM layers, embeddings of a knowledge graph, and small BERT and GPT-2 models (f32, bf16 and f16, f16 and f8 under unit scaling, also with all states held in 16 bits,
+Trains narrow networks for images, for graphs and of LSTM layers, embeddings of a knowledge graph, and small BERT and GPT-2 models (f32, bf16 and f16, f16 and f8 under unit scaling, also with all states held in 16 bits,
 dropout, clipping, every optimizer for large batches, packed rows) for a few steps on one device, then on
 every layout of the list, on threads and on MPI ranks, and compares hashes of the weights; the loss of every step must have
 equal bits too, and every device's arena the planned size. Exit status 1 at the end if one differs; its first
@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
@@ -62,6 +63,9 @@ MODELS = {
                         "sparse.weights": "transformer.h.*", "sparse.density": 0.2, "sparse.cells": 8},
     "bert-bf16-sparse": {"model.kind": "bert", "model.preset": "mini", "train.precision": "bf16", "train.optimizer.kind": "lamb",
                          "sparse.weights": "bert.encoder.*", "sparse.density": 0.4, "sparse.block": 4, "sparse.distribution": "erk"},
+    # The same with patterns that change.
+    "gpt2-f32-evolve": {"model.kind": "gpt2", "model.preset": "mini", "train.precision": "f32", "train.optimizer.kind": "adamw",
+                        "sparse.weights": "transformer.h.*", "sparse.density": 0.2, "sparse.cells": 8, "sparse.every": 1},
 }
 ALL_SIZES = 6  # of the models, so many on the other sizes too
 # Networks with sizes of their own: batch norms with running statistics, attention, skips over many parts, recurrent layers.
@@ -78,6 +82,21 @@ NETWORKS = {
     "lstm-f32-adamw": {"model.kind": "lstm", "model.preset": "mini", "model.layers": 8, "model.hidden": 32, "model.vocabulary_size": 96,
                        "data.sequence_length": 12, "train.precision": "f32", "train.optimizer.kind": "adamw"},
 }
+# Networks on graphs of eight layers: batch norms over real nodes, attention, sampled neighbours, filters of distances.
+GRAPHS = {
+    "gin-f32-adamw": {"model.kind": "gin", "data.graphs.batch": "count:6"},
+    "gat-f32-adamw": {"model.kind": "gat", "model.graph.heads": 4, "model.graph.attention_dropout": 0.2,
+                      "data.graphs.batch": "stream:60"},
+    "sage-f32-lamb": {"model.kind": "sage", "data.graphs.batch": "histogram:40:8",
+                      "train.optimizer.kind": "lamb"},
+    "schnet-f32-adamw": {"model.kind": "schnet", "data.graphs.batch": "count:6"},
+    "schnet-table-adamw": {"model.kind": "schnet", "data.graphs.batch": "count:6",
+                           "model.graph.filter_points": 64},
+}
+OF_GRAPHS = {"model.graph.layers": 8, "model.graph.hidden": 16, "model.graph.dropout": 0.2, "model.graph.cutoff": 4, "model.graph.gaussians": 9,
+             "data.kind": "graphs", "data.graphs.set": "molecules.safetensors", "data.graphs.features": "node.z", "data.graphs.label": "graph.energy",
+             "data.graphs.split": "graph.split",
+             "train.precision": "f32", "train.optimizer.kind": "adamw", "train.evaluation.batches": 1}
 # Embeddings of a knowledge graph: a table that shards cut by entity, with negatives that triples share, and with all entities as answers.
 EMBEDDINGS = {
     "rotate-f32-adam": {"model.kind": "rotate", "model.knowledge.width": 12, "model.knowledge.pad": 8, "model.knowledge.margin": 3,
@@ -166,6 +185,17 @@ QUICK = [
 ]
 
 
+def molecules_text(count):
+    """An SDF file of random molecules, each with an energy."""
+    draw, text = random.Random(7), []
+    for _ in range(count):
+        atoms = [(draw.choice("HCNO"), *(4 * draw.random() for _ in range(3))) for _ in range(draw.randint(2, 12))]
+        text += ["molecule", "", "", f"{len(atoms):3d}  0"]
+        text += [f"{x:10.4f}{y:10.4f}{z:10.4f} {symbol}" for symbol, x, y, z in atoms]
+        text += ["M  END", "> <energy>", f"{sum(map(ord, (atom[0] for atom in atoms))) / 50:.3f}", "", "$$$$"]
+    return "\n".join(text) + "\n"
+
+
 class Matrix:
     def __init__(self, options):
         self.options = options
@@ -189,7 +219,9 @@ class Matrix:
         path = self.work / f"{model}-{size}.toml"
         if path.exists():
             return path
-        settings = {**COMMON, **(MODELS | NETWORKS | EMBEDDINGS)[model]}
+        settings = {**COMMON, **(OF_GRAPHS if model in GRAPHS else {}), **(MODELS | NETWORKS | GRAPHS | EMBEDDINGS)[model]}
+        if model in GRAPHS:
+            self.prepare_molecules()
         if model in EMBEDDINGS:
             self.make_triples()
         if size == "own":
@@ -206,6 +238,13 @@ class Matrix:
             sections["model"].append("max_positions = 24")
         path.write_text("".join(f"[{section}]\n" + "\n".join(lines) + "\n" for section, lines in sections.items()))
         return path
+
+    def prepare_molecules(self):
+        graphs = self.work / "molecules.safetensors"
+        if not graphs.exists():
+            (self.work / "molecules.sdf").write_text(molecules_text(400))
+            subprocess.run([str(self.program), "graphs", "prepare", "sdf", "molecules.sdf", "--out", graphs.name,
+                            "--apply", "radius=4,split=300:60:40:1"], cwd=self.work, check=True, stdout=subprocess.DEVNULL)
 
     def run(self, model, size, layout, ranks, each_step=False):
         """One training: its end as an object, the losses, the folder; or an error's text."""
@@ -273,9 +312,9 @@ class Matrix:
 
     def all_cases(self):
         if self.options.quick:
-            models, networks = itertools.cycle(MODELS), itertools.cycle(NETWORKS)
+            models, networks = itertools.cycle(MODELS), itertools.cycle([*NETWORKS, *GRAPHS])
             return [(next(models), "eight", *each) for each in QUICK] + [(next(networks), "own", *each) for each in QUICK]
-        return [(model, "own", *each) for model in NETWORKS for each in NETWORK_LAYOUTS] + [
+        return [(model, "own", *each) for model in (*NETWORKS, *GRAPHS) for each in NETWORK_LAYOUTS] + [
             (model, "own", *each) for model in EMBEDDINGS for each in EMBEDDING_LAYOUTS] + [(model, size, *each) for size, layouts in (("eight", EIGHT), ("odd", ODD), ("six", SIX))
                 for model in (MODELS if size == "eight" else list(MODELS)[:ALL_SIZES]) for each in layouts]
 

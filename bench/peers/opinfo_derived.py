@@ -118,9 +118,9 @@ def _(p, a, order):
 
 @entry("polygamma")
 def _(p, a, n):
-    if n:
-        raise Refused("derivatives of digamma")
-    return p.same(a, "digamma")
+    if n > 1:
+        raise Refused("second and higher derivatives of digamma")
+    return p.same(a, "trigamma" if n else "digamma")
 
 
 @entry("isin")

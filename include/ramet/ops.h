@@ -275,6 +275,32 @@ RAMET_API std::pair<Tensor, Tensor> adaptive_max_pool_with_indices(Operand a, co
 RAMET_API Tensor global_average_pool(Operand a, bool channels_last = false);
 RAMET_API Tensor global_max_pool(Operand a, bool channels_last = false);
 
+// --- graphs, B samples of N nodes with E edges; lists are i32 ---
+// Edges are sorted by the node that they end in: `ptr` [B, N + 1] says that node i has the edges ptr[i] to ptr[i + 1],
+// and `source` [B, E] says from which node an edge comes. The same edges sorted by the node that they come from:
+// `source_ptr` [B, N + 1]; `target` [B, E], the node in which each of them ends; and `by_source` [B, E], its place
+// among the edges sorted the other way. Places behind the last edge hold none. A sum is one chain in the order of the
+// edges.
+
+/// Edges [B, E, ...] summed for each node -> [B, N, ...]; 0 for a node without edges, here and below.
+RAMET_API Tensor segment_sum(Operand edges, Operand ptr);
+RAMET_API Tensor segment_mean(Operand edges, Operand ptr);
+RAMET_API Tensor segment_max(Operand edges, Operand ptr);  ///< the gradient goes to the first among equals
+RAMET_API Tensor segment_min(Operand edges, Operand ptr);
+/// exp(edges) over its sum, for the edges of each node: [B, E, ...].
+RAMET_API Tensor segment_softmax(Operand edges, Operand ptr);
+/// Rows [B, N, ...] given to each of `edges` edges of a node: [B, edges, ...].
+RAMET_API Tensor segment_expand(Operand rows, Operand ptr, int64_t edges);
+/// Rows [B, V, ...] at indices [B, ...]: those of a sample are rows of that sample.
+RAMET_API Tensor gather_rows(Operand rows, Operand indices);
+/// For each node the sum over its edges of weight times the source's row: x [B, N, F] -> [B, N, F]. `weight` [B, E], or
+/// [B, E, heads] with head h for features [h F / heads, (h + 1) F / heads); without it, 1.
+RAMET_API Tensor neighbor_sum(Operand x, Operand source, Operand ptr, Operand target, Operand by_source,
+                              Operand source_ptr, Operand weight = Tensor());
+/// For each edge the sum of a[target] * b[source] over the features of a head: [B, E, heads], or with 0 heads [B, E].
+RAMET_API Tensor neighbor_dot(Operand a, Operand b, Operand source, Operand ptr, Operand target, Operand by_source,
+                              Operand source_ptr, int64_t heads = 0);
+
 /// Rows of table [V, H] at i32 indices [...] -> [..., H]. An index outside of [0, V) is an error at run time.
 RAMET_API Tensor gather(Operand table, Operand indices);
 /// Zeros [rows, H], to which updates [..., H] are added at i32 row indices [...], in the order of their positions.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,7 +57,8 @@ struct SparseCells {
   int64_t cell_rows = 0, cell_columns = 0;
   BlockSize block{};
   int64_t slots = 0;           ///< stored blocks of a cell
-  std::vector<int32_t> index;  ///< [cells_down, cells_across, slots]: numbers of blocks in their cell, ascending
+  std::vector<int32_t> index;  ///< [cells_down, cells_across, slots]: numbers of blocks in their cell, ascending; -1
+                               ///< in unused slots
   std::vector<float> values;   ///< [cells_down, cells_across, slots, block.rows, block.columns]
 };
 
@@ -124,6 +126,24 @@ struct SparseLayerOptions {
 RAMET_API Tensor sparse_linear_layer(Builder& builder, Operand a, const std::string& name, int64_t out,
                                      const SparseLayerOptions& options = {});
 
+/// How the patterns of sparse weights change while they train (docs/sparse.md): after every `every`-th step, each cell
+/// loses the stored blocks with the least scores, and as many others take their places, beginning at 0. All that the
+/// optimizer keeps of a block follows it. Training::results("evolve") has the numbers of a change.
+struct Evolve {
+  int64_t every = 0;                      ///< 0: patterns never change
+  int64_t steps = 1000;                   ///< of the whole run, as TrainOptions::steps
+  double prune_ratio = 0.5;               ///< share of its stored blocks that a cell loses
+  std::string prune_schedule = "cosine";  ///< how the ratio falls to 0: "cosine", "linear"; "constant": it does not
+  double until = 1;                       ///< share of all steps after which nothing is pruned
+  std::string score = "l1";       ///< "l1", "l2" (sums of absolute values, of squares) or "max", also of gradients
+  std::string regrow = "random";  ///< or "gradient": the greatest in the step's first micro-batch, after the update
+  bool regrow_pruned = false;     ///< whether random blocks may be such as were just pruned, which go on as they were
+  /// By whose number of steps Adam corrects moments: of the block ("own") or of all ("shared"); "auto": own where the
+  /// optimizer has such corrections.
+  std::string age = "auto";
+  double ramp_from = 0.25, ramp_until = 0.75;  ///< shares of all steps between which a first density changes
+};
+
 struct SparsifyOptions {
   /// Names, or patterns: * stands for any text, ? for one character. What matches a pattern that begins with ! stays
   /// dense. Weights of one dimension stay dense, unless they are named in full, which is an Error.
@@ -139,6 +159,10 @@ struct SparsifyOptions {
   /// absolute values; the model's weights must then begin with given numbers, not drawn ones.
   std::string pattern = "random";
   uint64_t seed = 0;  ///< of random patterns
+  /// The density at the beginning, where it is another: it becomes `density` by a cubic curve. Cells have slots for the
+  /// greater one; the index of an unused slot is -1.
+  std::optional<double> first_density{};
+  Evolve evolve{};
 };
 /// The model with block-sparse weights in place of dense ones, for any model. Weights must be matrices of products
 /// (matmul, linear) or filters of convolutions of 1 x 1, and be read in no other way. Each becomes the weight

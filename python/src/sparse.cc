@@ -210,7 +210,10 @@ void bind_sparse(nb::module_& m) {
   m.def(
       "sparsify",
       [](const ramet::Model& model, const std::vector<std::string>& weights, double density, Pair block, int64_t cells,
-         int64_t cells_t2, const std::string& distribution, const std::string& pattern, uint64_t seed) {
+         int64_t cells_t2, const std::string& distribution, const std::string& pattern, uint64_t seed,
+         std::optional<double> first_density, int64_t every, int64_t steps, double prune_ratio,
+         const std::string& prune_schedule, double until, const std::string& score, const std::string& regrow,
+         bool regrow_pruned, const std::string& age, double ramp_from, double ramp_until) {
         return ramet::sparsify(model, {.weights = weights,
                                        .density = density,
                                        .block = block_of(block),
@@ -218,14 +221,29 @@ void bind_sparse(nb::module_& m) {
                                        .cells_t2 = cells_t2,
                                        .distribution = distribution,
                                        .pattern = pattern,
-                                       .seed = seed});
+                                       .seed = seed,
+                                       .first_density = first_density,
+                                       .evolve = {.every = every,
+                                                  .steps = steps,
+                                                  .prune_ratio = prune_ratio,
+                                                  .prune_schedule = prune_schedule,
+                                                  .until = until,
+                                                  .score = score,
+                                                  .regrow = regrow,
+                                                  .regrow_pruned = regrow_pruned,
+                                                  .age = age,
+                                                  .ramp_from = ramp_from,
+                                                  .ramp_until = ramp_until}});
       },
       nb::call_guard<nb::gil_scoped_release>(), "model"_a, "weights"_a, nb::kw_only(), "density"_a = 0.1,
       "block"_a = Pair{1, 1}, "cells"_a = 1, "cells_t2"_a = 1, "distribution"_a = "uniform", "pattern"_a = "random",
-      "seed"_a = 0,
+      "seed"_a = 0, "first_density"_a = nb::none(), "every"_a = 0, "steps"_a = 1000, "prune_ratio"_a = 0.5,
+      "prune_schedule"_a = "cosine", "until"_a = 1.0, "score"_a = "l1", "regrow"_a = "random",
+      "regrow_pruned"_a = false, "age"_a = "auto", "ramp_from"_a = 0.25, "ramp_until"_a = 0.75,
       "The model with block-sparse weights in place of those whose names match `weights` (patterns; those of "
       "'!PATTERN' "
-      "stay dense). Each becomes the weight NAME.values and the pattern NAME.index.");
+      "stay dense). Each becomes the weight NAME.values and the pattern NAME.index. With `every`, patterns "
+      "change after every so many of `steps` steps (docs/sparse.md).");
 }
 
 }  // namespace ramet_python

@@ -87,6 +87,9 @@ struct In {
   Tensor slots;        // i32[1,2,2]
   Tensor one_gate;     // f32[4,3]
   Tensor of_one;       // f32[4,4]
+  Tensor edge_ptr;     // i32[2,5]
+  Tensor edge_list;    // i32[2,7]
+  Tensor edge_weight;  // f32[2,7,2]
   Tensor none{};
 };
 
@@ -150,6 +153,9 @@ In<Tensor> inputs_by(const Make& make) {
   made.slots = next(i32, {1, 2, 2});
   made.one_gate = next(f32, {4, 3});
   made.of_one = next(f32, {4, 4});
+  made.edge_ptr = next(i32, {2, 5});
+  made.edge_list = next(i32, {2, 7});
+  made.edge_weight = next(f32, {2, 7, 2});
   return made;
 }
 
@@ -320,6 +326,32 @@ void add_indexing(std::vector<Case>& cases) {
   BOTH(scatter_add, scatter_add(in.index, in.values, 5));
   BOTH(pair_distance, pair_distance(in.a, in.b, "complex", in.c));
   BOTH(pair_distance, pair_distance(in.a, in.b, "l1", in.none));
+}
+
+ops::NeighborLists lists(const EngineIn& in) {
+  return {.source = in.edge_list,
+          .ptr = in.edge_ptr,
+          .target = in.edge_list,
+          .by_source = in.edge_list,
+          .source_ptr = in.edge_ptr};
+}
+
+void add_graphs(std::vector<Case>& cases) {
+  BOTH(segment_sum, segment_sum(in.edge_weight, in.edge_ptr));
+  BOTH(segment_mean, segment_mean(in.edge_weight, in.edge_ptr));
+  BOTH(segment_max, segment_max(in.edge_weight, in.edge_ptr));
+  BOTH(segment_min, segment_min(in.edge_weight, in.edge_ptr));
+  BOTH(segment_softmax, segment_softmax(in.edge_weight, in.edge_ptr));
+  BOTH(segment_expand, segment_expand(in.a, in.edge_ptr, 7));
+  BOTH(gather_rows, gather_rows(in.a, in.edge_list));
+  EACH(neighbor_sum,
+       (v0::neighbor_sum(in.a, in.edge_list, in.edge_ptr, in.edge_list, in.edge_list, in.edge_ptr, in.edge_weight)),
+       (ops::neighbor_sum(in.a, lists(in), in.edge_weight)));
+  EACH(neighbor_sum, (v0::neighbor_sum(in.a, in.edge_list, in.edge_ptr, in.edge_list, in.edge_list, in.edge_ptr)),
+       (ops::neighbor_sum(in.a, lists(in))));
+  EACH(neighbor_dot,
+       (v0::neighbor_dot(in.a, in.b, in.edge_list, in.edge_ptr, in.edge_list, in.edge_list, in.edge_ptr, 2)),
+       (ops::neighbor_dot(in.a, in.b, lists(in), 2)));
 }
 
 void add_products(std::vector<Case>& cases) {
@@ -502,8 +534,8 @@ void add_recurrent(std::vector<Case>& cases) {
 
 std::vector<Case> every_case() {
   std::vector<Case> cases;
-  for (const auto add : {add_elementwise, add_shapes, add_reductions, add_indexing, add_products, add_networks,
-                         add_attention, add_random, add_losses, add_resizing, add_recurrent})
+  for (const auto add : {add_elementwise, add_shapes, add_reductions, add_indexing, add_graphs, add_products,
+                         add_networks, add_attention, add_random, add_losses, add_resizing, add_recurrent})
     add(cases);
   return cases;
 }

@@ -137,6 +137,40 @@ TEST(LibrarySparse, AnyModelsWeightsBecomeSparse) {
                            "phases=2 offload=weights,optimizer", "recompute=layer", "p=2 r=2 t=2"});
 }
 
+TEST(LibrarySparse, PatternsOfAnyModelChange) {
+  for (const char* regrow : {"random", "gradient"}) {
+    const Model sparse = sparsify(dense_model(), {.weights = {"layer?.*.weight"},
+                                                  .density = 0.3,
+                                                  .block = {4, 4},
+                                                  .cells = 4,
+                                                  .first_density = 0.5,
+                                                  .evolve = {.every = 2, .steps = 4, .regrow = regrow}});
+    expect_one_hash(
+        sparse, {"", "p=2", "t=2", "p=2 t=2", "r=2 rts=weights,grads,optimizer", "phases=2 offload=weights,optimizer"});
+    Training training(sparse, {.steps = 4, .micro_batches = 4, .threads = 1});
+    std::vector<float> room;
+    for (int64_t step = 0; step < 4; ++step) {
+      training.step(numbers_of(room, step));
+      EXPECT_EQ(training.results("evolve").empty(), step % 2 == 0);
+    }
+    // In the end 10 of each cell's 16 slots are used, of which a new pattern has no more than it stores.
+    EXPECT_EQ(training.results("evolve")["stored.layer0.up.weight"], 40);
+    const Array index = training.state("layer0.up.weight.index"), values = training.state("layer0.up.weight.values");
+    std::vector<int32_t> numbers;
+    for (int64_t i = 0; i < index.elements(); ++i) numbers.push_back(static_cast<int32_t>(index.at(i)));
+    EXPECT_EQ(std::count(numbers.begin(), numbers.end(), -1), 4 * 6);
+    const SparseMatrix matrix = SparseMatrix::from(SparseCells{.cells_down = 4,
+                                                               .cells_across = 1,
+                                                               .cell_rows = kInner / 4,
+                                                               .cell_columns = kWidth,
+                                                               .block = {4, 4},
+                                                               .slots = 16,
+                                                               .index = numbers,
+                                                               .values = values.floats()});
+    EXPECT_EQ(matrix.stored_blocks(), 40);
+  }
+}
+
 TEST(LibrarySparse, AModelOfDensityOneComputesWhatTheDenseOneDoes) {
   const auto wave = Init::by("wave", [](int64_t i) { return 0.2 * std::sin(static_cast<double>(i) * 0.7); });
   const Model dense = dense_model(wave);
@@ -223,6 +257,14 @@ TEST(LibrarySparse, SparsifySaysWhichWeightCannotBeSparseAndWhy) {
               AllOf(HasSubstr("layer0.down.weight"), HasSubstr("too few blocks"), HasSubstr("at least 8")));
   EXPECT_THAT(error({.weights = {"*.weight"}, .density = 0}), HasSubstr("a density"));
   EXPECT_THAT(error({.weights = {"*.weight"}, .distribution = "even"}), HasSubstr("uniform or erk"));
+  EXPECT_THAT(error({.weights = {"*.weight"}, .evolve = {.every = 2, .regrow = "greedy"}}),
+              AllOf(HasSubstr("regrow"), HasSubstr("random or gradient")));
+  EXPECT_THAT(error({.weights = {"*.weight"}, .first_density = 0.5}), HasSubstr("never change"));
+  EXPECT_THAT(error_of([&] {
+                const Model once = sparsify(model, {.weights = {"*up.weight"}, .evolve = {.every = 2}});
+                sparsify(once, {.weights = {"*down.weight"}, .evolve = {.every = 2}});
+              }),
+              HasSubstr("change already"));
   EXPECT_THAT(error({.weights = {"*.weight"}, .pattern = "magnitude"}),
               AllOf(HasSubstr("weights to begin from"), HasSubstr("layer0.up.weight")));
   ModelBuilder m("tied");

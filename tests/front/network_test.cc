@@ -107,6 +107,33 @@ TEST(NetworkOperators, EmbeddingBagsOfOffsets) {
   expect_values(call.run()[0], {(1 + 3 + 7) / 3.0, (2 + 4 + 8) / 3.0, 0, 0, 7, 8});
 }
 
+/// A row that stands twice counts once, the row of padding not at all, and a bag without rows is 0.
+TEST(NetworkOperators, MaximaOfBags) {
+  const RecordedCall call{.op = "aten.embedding_bag",
+                          .arguments = {{"weight", tensor("table")},
+                                        {"indices", tensor("i")},
+                                        {"offsets", tensor("o")},
+                                        {"mode", integer(2)},
+                                        {"padding_idx", integer(3)}},
+                          .results = {f32_type({3, 2})},
+                          .operands = {{"table", f32({4, 2}, {-1, 5, -2, 6, -9, -9, 8, 8})},
+                                       {"i", i64({5}, {0, 1, 3, 2, 2})},
+                                       {"o", i64({3}, {0, 3, 3})}}};
+  expect_values(call.run()[0], {-1, 6, 0, 0, -9, -9});
+}
+
+TEST(NetworkOperators, DerivativesOfDigamma) {
+  RecordedCall call{.op = "aten.polygamma",
+                    .arguments = {{"n", integer(1)}, {"self", tensor("a")}},
+                    .results = {f32_type({2})},
+                    .operands = {{"a", f32({2}, {1, 0.5})}}};
+  const double square = M_PI * M_PI;
+  expect_values(call.run()[0], {square / 6, square / 2});
+  call.arguments[0].second = integer(2);
+  EXPECT_THAT(refusal(call), HasSubstr("aten.polygamma (1x): a derivative of digamma above the first. Use "
+                                       "torch.polygamma(1, x) at most"));
+}
+
 /// The gradients of a program's only result, by one of its inputs.
 std::vector<double> gradient_of(const std::string& op,
                                 std::vector<std::pair<std::string, front::TracedArgument>> arguments,
@@ -265,6 +292,42 @@ TEST(AttentionOperators, LeadingDimensionsBecomeSamples) {
   }
   EXPECT_EQ(attention(five, {}, {1, 1, 2, 3, 2}).run()[0].values(),
             attention(two_heads(), {}, {1, 2, 3, 2}).run()[0].values());
+}
+
+TEST(NetworkOperators, TheMaximumOfABagGivesItsGradientToOneRow) {
+  const auto gradient =
+      gradient_of("aten.embedding_bag",
+                  {{"weight", tensor("w")}, {"indices", tensor("i")}, {"offsets", tensor("o")}, {"mode", integer(2)}},
+                  {{"w", f32({3, 2}, {1, 9, 4, 2, 3, 3})}, {"i", i64({4}, {0, 1, 2, 2})}, {"o", i64({2}, {0, 2})}},
+                  f32_type({2, 2}), "w");
+  EXPECT_THAT(gradient, ::testing::ElementsAre(0, 1, 1, 0, 1, 1));
+}
+
+/// torch.export does not record that an instance norm changes its running statistics.
+TEST(NetworkOperators, StatisticsOfInstanceNormsAreRecorded) {
+  front::TracedProgram program;
+  program.types = {{"x", f32_type({2, 3, 5})}, {"m", f32_type({3})}, {"v", f32_type({3})}, {"y", f32_type({2, 3, 5})}};
+  using Kind = front::TracedInput::Kind;
+  program.inputs = {
+      {Kind::kUser, "x", "x"}, {Kind::kBuffer, "m", "norm.running_mean"}, {Kind::kBuffer, "v", "norm.running_var"}};
+  program.calls.push_back({.op = "aten.instance_norm",
+                           .overload = "default",
+                           .arguments = {{"input", tensor("x")},
+                                         {"running_mean", tensor("m")},
+                                         {"running_var", tensor("v")},
+                                         {"use_input_stats", traced::flag(true)},
+                                         {"momentum", number(0.1)},
+                                         {"eps", number(1e-5)}},
+                           .outputs = {"y"}});
+  program.outputs.push_back({.value = "y", .target = "y"});
+  front::record_statistics(program);
+  const auto folds = front::recognise_folds(program);
+  ASSERT_EQ(folds.size(), 2U);
+  for (const char* name : {"norm.running_mean", "norm.running_var"}) {
+    EXPECT_EQ(folds.at(name).by, "average");
+    EXPECT_EQ(folds.at(name).momentum, 0.1);
+  }
+  EXPECT_EQ(program.calls.back().find("running_mean"), nullptr);
 }
 
 }  // namespace

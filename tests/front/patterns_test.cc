@@ -15,6 +15,7 @@ using front::TracedArgument;
 using front::TracedProgram;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::Not;
 using Named = std::vector<std::pair<std::string, TracedArgument>>;
 using traced::flag;
@@ -289,6 +290,29 @@ TEST(Patterns, AttentionOfWindows) {
   p.finish(p.softmax(p.call("view", {{"self", tensor(sum)}, {"size", integers({2, 2, 3, 5})}}, {2, 2, 3, 5})));
   EXPECT_THAT(p.fused_ops(), Contains("scaled_dot_product_attention"));
   p.expect_same_values();
+}
+
+/// A file may hold any number as an axis.
+TEST(Patterns, AnAxisThatATensorLacksIsRefused) {
+  for (const double axis : {4.0, -5.0, 1e30, std::nan("")}) {
+    WrittenProgram p;
+    const std::string query = p.input("q", {2, 2, 3, 4}), key = p.input("k", {2, 2, 5, 4}),
+                      value = p.input("v", {2, 2, 5, 6});
+    const std::string turned =
+        p.call("transpose", {{"self", tensor(key)}, {"dim0", number(axis)}, {"dim1", integer(-1)}}, {2, 2, 4, 5},
+               DType::kF32, "int");
+    const std::string scores = p.call("matmul", {{"self", tensor(query)}, {"other", tensor(turned)}}, {2, 2, 3, 5});
+    const std::string probabilities =
+        p.call("softmax", {{"self", tensor(scores)}, {"dim", integer(-1)}}, {2, 2, 3, 5}, DType::kF32, "int");
+    p.output(p.call("matmul", {{"self", tensor(probabilities)}, {"other", tensor(value)}}, {2, 2, 3, 6}));
+    try {
+      p.expect_same_values();
+      FAIL() << "no error for " << axis;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(),
+                  HasSubstr("module 'module': the module uses what is not supported; found \n  aten.transpose (1x): "));
+    }
+  }
 }
 
 TEST(Patterns, ProbabilitiesThatAreAResultStay) {

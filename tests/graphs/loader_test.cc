@@ -232,6 +232,13 @@ std::vector<int32_t> numbers(const Batch& batch, const std::string& name) {
   return values;
 }
 
+std::vector<float> floats(const Batch& batch, const std::string& name) {
+  const NamedTensor& tensor = batch.at(name);
+  std::vector<float> values(tensor.bytes.size() / 4);
+  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  return values;
+}
+
 TEST(GraphSource, WritesListsFieldsAndLabels) {
   GraphTables tables = homogeneous_tables();
   tables.graphs = 2;
@@ -258,9 +265,8 @@ TEST(GraphSource, WritesListsFieldsAndLabels) {
   std::memcpy(x, batch.at("node.x").bytes.data(), sizeof x);
   EXPECT_THAT(x, ElementsAre(5, 6, 7, 0));
   const Batch targets = GraphSource(set, packs, {.label = "graph.t"}).make(0, 2);
-  float t[6];
-  std::memcpy(t, targets.at("targets").bytes.data(), sizeof t);
-  EXPECT_THAT(t, ElementsAre(0.5f, 1.5f, 0, 0.5f, 1.5f, 0));
+  EXPECT_THAT(floats(targets, "targets"), ElementsAre(0.5f, 1.5f, 0, 0.5f, 1.5f, 0));
+  EXPECT_THAT(floats(targets, "known"), ElementsAre(1, 1, 0, 1, 1, 0));
   EXPECT_THAT(error_of([&] { GraphSource(set, packs, {.label = "node.x"}); }), HasSubstr("a label must be"));
   EXPECT_THAT(error_of([&] { GraphSource(set, packs, {.fields = {"node.y"}}); }), HasSubstr("no such field"));
 }
@@ -276,6 +282,59 @@ TEST(GraphSource, LabelsOfOtherPartsAndOfNeighboursDoNotCount) {
   const std::vector<int32_t> of_seeds = numbers(GraphSource(set, sampled, {.label = "node.y"}).make(0, 1), "labels");
   EXPECT_EQ(std::count(of_seeds.begin(), of_seeds.end(), -1), std::ssize(of_seeds) - 3);
   EXPECT_NE(part.identity(), GraphSource(set, whole, {.label = "node.y", .split = "node.split", .part = 0}).identity());
+}
+
+/// Two graphs whose edges (source, target) have the distances `distance`.
+std::shared_ptr<const GraphSet> with_distances(const std::vector<std::pair<int32_t, int32_t>>& first,
+                                               const std::vector<std::pair<int32_t, int32_t>>& second,
+                                               const std::vector<float>& distance) {
+  GraphTables tables = homogeneous_tables();
+  tables.graphs = 2;
+  tables.nodes[0].ptr = {0, 3, 5};
+  for (const auto& edges : {first, second}) {
+    for (const auto& [source, target] : edges)
+      tables.edges[0].source.push_back(source), tables.edges[0].target.push_back(target);
+    tables.edges[0].ptr.push_back(std::ssize(tables.edges[0].source));
+  }
+  tables.set_field(Field{.name = "distance", .per = Per::kEdge, .of = "edge"}, distance);
+  return std::make_shared<const GraphSet>(tables, "distances");
+}
+
+TEST(GraphSource, JoinsEdgesOfBothDirectionsToPairs) {
+  const GraphBudget room{.graphs = 2, .nodes = 6, .edges = 11};
+  const auto batch = [&](const std::shared_ptr<const GraphSet>& set) {
+    const auto packs = make_packs(set, "count:2", {.budget = room, .shuffle = false});
+    return GraphSource(set, packs, {.pairs = "edge.distance"}).make(0, 1);
+  };
+  // An edge that is there twice makes two pairs, in the order in which the data give them.
+  const Batch found = batch(
+      with_distances({{2, 0}, {0, 2}, {1, 0}, {0, 1}, {2, 0}, {0, 2}}, {{0, 1}, {1, 0}}, {2, 2, 1, 1, 3, 3, 4, 4}));
+  EXPECT_THAT(floats(found, "pair.distance"), ElementsAre(1, 2, 3, 4, 0));
+  EXPECT_THAT(numbers(found, "pair_second"), ElementsAre(1, 2, 2, 4, 0));
+  EXPECT_THAT(numbers(found, "pair_ptr"), ElementsAre(0, 3, 3, 3, 4, 4, 4));
+  const std::string lone = error_of([&] { batch(with_distances({{0, 1}}, {}, {1})); });
+  EXPECT_THAT(lone, HasSubstr("an edge is there without its reverse"));
+  EXPECT_THAT(lone, HasSubstr("the edge from node 0 to node 1"));
+  EXPECT_THAT(error_of([&] { batch(with_distances({{2, 1}}, {}, {1})); }), HasSubstr("without its reverse"));
+  EXPECT_THAT(error_of([&] { batch(with_distances({{1, 1}}, {}, {1})); }), HasSubstr("one node twice"));
+  EXPECT_THAT(error_of([&] { batch(with_distances({{0, 1}, {1, 0}}, {}, {1, 2})); }), HasSubstr("different values"));
+}
+
+TEST(GraphSource, ScalesTargetsAndLeavesOutUnknownOnes) {
+  GraphTables tables = homogeneous_tables();
+  tables.graphs = 2;
+  tables.nodes[0].ptr = {0, 1, 2};
+  tables.edges[0].ptr = {0, 0, 0};
+  tables.set_field<double>({.name = "t", .per = Per::kGraph, .dtype = DType::kF64, .shape = Shape{3}, .missing = true},
+                           {1, 10, 1e9 + 1, 2, NAN, 1e9 + 3});
+  const auto set = std::make_shared<const GraphSet>(tables, "targets");
+  const auto packs = make_packs(set, "count:2", {.shuffle = false});
+  const GraphSource source(set, packs,
+                           {.label = "graph.t", .targets = {.columns = {2, 1}, .mean = {1e9, 8}, .deviation = {2, 4}}});
+  EXPECT_THAT(floats(source.make(0, 1), "targets"), ElementsAre(0.5f, 0.5f, 1.5f, 0));
+  EXPECT_THAT(floats(source.make(0, 1), "known"), ElementsAre(1, 1, 1, 0));
+  EXPECT_THAT(error_of([&] { GraphSource(set, packs, {.label = "graph.t", .targets = {.columns = {3}}}); }),
+              HasSubstr("the label has no such column; found 3; expected 0 to 2"));
 }
 
 }  // namespace

@@ -164,6 +164,54 @@ TEST(Transform, Partitions) {
   EXPECT_THAT(error_of([&] { partition_nodes(tables, "edge", Partition::kRandom, 17); }), HasSubstr("so many parts"));
 }
 
+TEST(Transform, SamplesGraphs) {
+  GraphTables tables = homogeneous_tables();
+  tables.graphs = 20;
+  std::vector<float> x, y;
+  for (int32_t g = 0; g < 20; ++g) {
+    for (int32_t i = 0; i <= g % 3; ++i) {
+      x.push_back(static_cast<float>(10 * g + i));
+      tables.edges[0].source.push_back(i), tables.edges[0].target.push_back(0);
+    }
+    y.push_back(static_cast<float>(g));
+    tables.nodes[0].ptr.push_back(std::ssize(x));
+    tables.edges[0].ptr.push_back(std::ssize(x));
+  }
+  tables.set_field({.name = "x", .of = "node"}, x);
+  tables.set_field(Field{.name = "e", .per = Per::kEdge, .of = "edge"}, x);
+  tables.set_field(Field{.name = "y", .per = Per::kGraph}, y);
+  apply_transform(tables, "sample=7:3", "edge");
+  const GraphSet set(tables, "sample");
+  EXPECT_EQ(set.graphs(), 7);
+  const std::vector<float> kept = values_of(tables, "graph.y"), of_nodes = values_of(tables, "node.x");
+  EXPECT_TRUE(std::is_sorted(kept.begin(), kept.end()));
+  EXPECT_EQ(std::set<float>(kept.begin(), kept.end()).size(), 7u);
+  std::vector<float> expected;
+  for (const float g : kept)
+    for (int32_t i = 0; i <= static_cast<int32_t>(g) % 3; ++i) expected.push_back(10 * g + static_cast<float>(i));
+  EXPECT_EQ(of_nodes, expected);
+  EXPECT_EQ(values_of(tables, "edge.e"), expected);
+  EXPECT_THAT(error_of([&] { apply_transform(tables, "sample=8:3", "edge"); }), HasSubstr("expected at most 7"));
+}
+
+TEST(Transform, DrawsSplits) {
+  GraphTables tables = graph(10, {{0, 1}});
+  apply_transform(tables, "split=4:3:2:7", "edge");
+  const std::vector<float> first = values_of(tables, "node.split");
+  EXPECT_EQ(std::count(first.begin(), first.end(), 0), 4);
+  EXPECT_EQ(std::count(first.begin(), first.end(), 1), 3);
+  EXPECT_EQ(std::count(first.begin(), first.end(), 3), 1);
+  apply_transform(tables, "split=4:3:2:7", "edge");
+  EXPECT_EQ(values_of(tables, "node.split"), first);
+  apply_transform(tables, "split=4:3:2:8", "edge");
+  EXPECT_NE(values_of(tables, "node.split"), first);
+  EXPECT_THAT(error_of([&] { apply_transform(tables, "split=4:3:4:7", "edge"); }),
+              HasSubstr("a split has more members than the data; found 11; expected at most 10"));
+  EXPECT_THAT(error_of([&] { apply_transform(tables, "split=4:3", "edge"); }),
+              HasSubstr("found '4:3'; expected TRAIN:VALIDATION:TEST:SEED"));
+  EXPECT_THAT(error_of([&] { apply_transform(tables, "split=4:3:x:7", "edge"); }), HasSubstr("'x'"));
+}
+
 TEST(Transform, NamesWhatIsWrong) {
   GraphTables tables = graph(2, {{0, 1}});
   EXPECT_THAT(error_of([&] { apply_transform(tables, "loops", "edge"); }),

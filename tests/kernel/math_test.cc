@@ -93,6 +93,7 @@ double log_gamma(double x) {
   return lgamma_r(x, &sign);
 }
 /// By the meaning of the op, in double.
+double trigamma(double x) { return map_op("trigamma").scalar(x, 0, 0, 0, 0); }
 double digamma(double x) { return map_op("digamma").scalar(x, 0, 0, 0, 0); }
 
 const UnaryCase kCases[] = {
@@ -138,6 +139,9 @@ const UnaryCase kCases[] = {
     {"digamma", digamma, 1e-37f, 1.4f, 0.51},
     {"digamma", digamma, 1.6f, 3e38f, 0.51},
     {"digamma", digamma, -20, -1e-37f, 0.6, 1e-3},
+    {"trigamma", trigamma, 1e-18f, 1.4f, 0.51},
+    {"trigamma", trigamma, 1.6f, 1e37f, 0.51},
+    {"trigamma", trigamma, -20, -1e-18f, 0.6, 1e-3},
 };
 
 class MathTest : public ::testing::TestWithParam<UnaryCase> {};
@@ -284,6 +288,11 @@ TEST(Math, SpecialValues) {
                               {"digamma", -2, kNan},
                               {"digamma", kInf, kInf},
                               {"digamma", kNan, kNan},
+                              {"trigamma", 0, kInf},
+                              {"trigamma", -2, kInf},
+                              {"trigamma", kInf, 0},
+                              {"trigamma", -kInf, kNan},
+                              {"trigamma", kNan, kNan},
                               {"trunc", -1.5f, -1},
                               {"round", 2.5f, 2},
                               {"round", -3.5f, -4},

@@ -71,8 +71,10 @@ constexpr FloatOp kUnary[] = {{"exp2", -3, 3},
                               {"erfc", -2, 2},
                               {"lgamma", 0.4, 5},
                               {"lgamma", -1.8, -1.2},
-                              {"digamma", 0.4, 5, false},
-                              {"digamma", -2.8, -2.2, false},
+                              {"digamma", 0.4, 5, true},
+                              {"digamma", -2.8, -2.2, true},
+                              {"trigamma", 0.4, 5, false},
+                              {"trigamma", -2.8, -2.2, false},
                               {"trunc", -5, 5, false}};
 /// Ops of two operands: where the first is, where the second.
 struct FloatPair {

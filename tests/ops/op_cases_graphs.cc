@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 
 #include "ops/op_cases.h"
 #include "ramet/base/rng.h"
@@ -187,6 +188,104 @@ void add_drawn(std::vector<OpCase>& cases, uint64_t number) {
   for (size_t i = before; wide && i < cases.size(); ++i) cases[i].gradient_tolerance = 0;
 }
 
+/// Pairs of a batch, as operands of the ops of ops/radial.h; places behind them hold numbers out of range.
+struct Pairs {
+  int64_t batch = 1, rows = 0, pairs = 0;
+  Numbers distance, ptr, second;
+
+  std::vector<CaseInput> inputs() const {
+    return {{.type = {kF32, {batch, pairs}}, .values = distance, .differentiate = false},
+            given(kI32, {batch, rows + 1}, ptr),
+            given(kI32, {batch, pairs}, second)};
+  }
+  /// Adds a sample whose pairs (first, second, distance) are sorted by their first row.
+  void add(const std::vector<std::tuple<int64_t, int64_t, double>>& sorted) {
+    for (int64_t row = 0, at = 0; row <= rows; ++row) {
+      while (at < std::ssize(sorted) && std::get<0>(sorted[static_cast<size_t>(at)]) < row) ++at;
+      ptr.push_back(static_cast<double>(at));
+    }
+    for (const auto& [first, other, apart] : sorted)
+      second.push_back(static_cast<double>(other)), distance.push_back(apart);
+    second.resize(second.size() + static_cast<size_t>(pairs) - sorted.size(), 99);
+    distance.resize(distance.size() + static_cast<size_t>(pairs) - sorted.size(), 1e9);
+  }
+};
+
+/// Three rows with the pairs (0, 1), (0, 2), (1, 2); a fourth place is empty. Row g of the table is g squared and g
+/// cubed, which the cubic polynomials give exactly.
+void add_pairs_by_hand(std::vector<OpCase>& cases) {
+  Pairs pairs{.rows = 3, .pairs = 4, .distance = {}, .ptr = {}, .second = {}};
+  pairs.add({{0, 1, 0.5}, {0, 2, 1.5}, {1, 2, 4}});
+  const Attributes cutoff{{"cutoff", 4.0}};
+  const CaseInput rows = given(kF32, {1, 3, 2}, {1, 2, 3, 4, 5, 6}),
+                  table = given(kF32, {5, 2}, {0, 0, 1, 1, 4, 8, 9, 27, 16, 64});
+  cases.push_back({.op = "table_filter_sum",
+                   .name = "by_hand",
+                   .inputs = with(with({rows}, pairs.inputs()), {table}),
+                   .attributes = cutoff,
+                   .expected = {{12, 20.75, 80.25, 384.25, 50.25, 262.75}},
+                   .low_types = false});
+  // One hidden feature s(0) = 0, so that a filter is b2 times the envelope: at 0.5 and 1.5 of 4 these are
+  // (cos(pi / 8) + 1) / 2 and (cos(3 pi / 8) + 1) / 2, at 4 it is 0.
+  const double near = 0.96193976625564337, far = 0.69134171618254492;
+  cases.push_back(
+      {.op = "network_filter_sum",
+       .name = "by_hand",
+       .inputs = with(with({rows}, pairs.inputs()), {given(kF32, {1, 3}, {0, 0, 0}), given(kF32, {1}, {0}),
+                                                     given(kF32, {2, 1}, {1, 1}), given(kF32, {2}, {1, 2})}),
+       .attributes = cutoff,
+       .expected = {{3 * near + 5 * far, 8 * near + 12 * far, near, 4 * near, far, 4 * far}},
+       .low_types = false});
+}
+
+void add_drawn_pairs(std::vector<OpCase>& cases, uint64_t number) {
+  const RandomStream stream(number, RandomPurpose::kTest, 7, 0);
+  uint64_t next = 0;
+  const auto below = [&](int64_t bound) {
+    return static_cast<int64_t>(stream.below(next++, static_cast<uint32_t>(bound)));
+  };
+  // Many pairs are for the kernels' tiles and chunks; their gradients are those of few.
+  const bool many = number >= 4;
+  Pairs pairs{.batch = 1 + below(2),
+              .rows = many ? 30 : 2 + below(5),
+              .pairs = many            ? 700
+                       : below(4) == 0 ? 0
+                                       : 1 + below(8),
+              .distance = {},
+              .ptr = {},
+              .second = {}};
+  for (int64_t b = 0; b < pairs.batch; ++b) {
+    std::vector<std::tuple<int64_t, int64_t, double>> drawn;
+    for (int64_t p = many ? 600 + below(101) : below(pairs.pairs + 1); p > 0; --p) {
+      const int64_t first = below(pairs.rows - 1);
+      drawn.emplace_back(first, first + 1 + below(pairs.rows - 1 - first), 0.001 * static_cast<double>(below(3001)));
+    }
+    std::sort(drawn.begin(), drawn.end());
+    pairs.add(drawn);
+  }
+  const int64_t width = many ? 16 + below(60) : 1 + below(3), hidden = many ? 5 + below(40) : 1 + below(3),
+                gaussians = 2 + below(many ? 30 : 4), points = 4 + below(9);
+  const std::string name = "drawn_" + std::to_string(number);
+  const CaseInput rows = f32({pairs.batch, pairs.rows, width}), w1 = f32({hidden, gaussians}), b1 = f32({hidden}),
+                  w2 = f32({width, hidden});
+  const std::vector<CaseInput> first = with({rows}, pairs.inputs()), both = with(first, {rows});
+  const Attributes cutoff{{"cutoff", 3.0}};
+  const double tolerance = many ? 0 : 1e-3;
+  const auto add = [&](const std::string& op, const std::vector<CaseInput>& inputs, const Attributes& attributes,
+                       bool differentiable) {
+    cases.push_back({.op = op,
+                     .name = name,
+                     .inputs = inputs,
+                     .attributes = attributes,
+                     .gradient_tolerance = differentiable ? tolerance : 0,
+                     .low_types = false});
+  };
+  add("table_filter_sum", with(first, {f32({points, width})}), cutoff, true);
+  add("network_filter_sum", with(first, {w1, b1, w2, f32({width})}), cutoff, true);
+  add("table_filter_gradient", both, {{"cutoff", 3.0}, {"points", points}}, false);
+  add("network_filter_gradient", with(both, {w1, b1, w2}), cutoff, false);
+}
+
 /// Values offset + step * n, with n from 0 to count - 1 in no order.
 CaseInput grid(Shape shape, double offset, double step, int64_t count) {
   Numbers values;
@@ -232,6 +331,8 @@ void add_pair_cases(std::vector<OpCase>& cases) {
 
 void add_graph_cases(std::vector<OpCase>& cases) {
   add_hand_made(cases);
+  add_pairs_by_hand(cases);
+  for (uint64_t number = 0; number < 6; ++number) add_drawn_pairs(cases, number);
   for (uint64_t number = 0; number < 8; ++number) add_drawn(cases, number);
   add_pair_cases(cases);
 }

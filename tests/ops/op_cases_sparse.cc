@@ -154,10 +154,93 @@ void add_drawn(std::vector<OpCase>& cases, uint64_t number) {
                    .attributes = {{"cell", cell}, {"keep", std::string("lower")}}});
 }
 
+/// Patterns that change: two cells of eight blocks, the second of which has an unused slot.
+void add_evolving(std::vector<OpCase>& cases) {
+  const CaseInput index = given(kI32, {1, 2, 4}, {0, 2, 3, 7, 1, 4, 6, -1});
+  const CaseInput scores = given(kF32, {1, 2, 4}, {3, 1, 4, 1, 5, 9, 2, 6});
+  const CaseInput counter = given(DType::kI64, {2}, {9, 0});
+  const Dims cell{4, 4}, block{1, 2};
+  const Attributes attributes{{"cell", cell},
+                              {"block", block},
+                              {"prune_ratio", 0.5},
+                              {"prune_schedule", std::string("constant")},
+                              {"prune_end", int64_t{100}},
+                              {"first", int64_t{4}},
+                              {"last", int64_t{4}},
+                              {"ramp_begin", int64_t{0}},
+                              {"ramp_end", int64_t{0}},
+                              {"seed", int64_t{3}},
+                              {"tensor", int64_t{4}}};
+  cases.push_back({.op = "sparse_evolve",
+                   .name = "drawn",
+                   .inputs = {index, scores, counter},
+                   .attributes = attributes,
+                   .low_types = false});
+  Attributes returning = attributes;
+  returning.set("regrow_pruned", true);
+  cases.push_back({.op = "sparse_evolve",
+                   .name = "drawn_again",
+                   .inputs = {index, scores, counter},
+                   .attributes = returning,
+                   .low_types = false});
+  cases.push_back({.op = "sparse_evolve",
+                   .name = "by_hand",
+                   .inputs = {index, scores, counter, given(kI32, {1, 2, 4}, {6, 1, 4, 5, 0, 7, 3, 2})},
+                   .attributes = attributes,
+                   .expected = {{0, 1, 3, 6, 0, 3, 4, 7}, {0, -1, 2, -1, -1, -1, 1, -1}},
+                   .low_types = false});
+  cases.push_back({.op = "sparse_carry",
+                   .name = "by_hand",
+                   .inputs = {given(kI32, {1, 2, 2}, {1, -1, -1, 0}),
+                              given(kF32, {1, 2, 2, 1, 2}, {1, 2, 3, 4, 5, 6, 7, 8}), given(kF32, {}, {9})},
+                   .expected = {{3, 4, 9, 9, 9, 9, 5, 6}}});
+  cases.push_back({.op = "sparse_explore",
+                   .name = "by_hand",
+                   .inputs = {given(kI32, {1, 2, 1}, {5, 128}), index},
+                   .attributes = {{"cell", cell}, {"block", block}},
+                   .expected = {{1 + 4 + 8 + 128, 128 + 2 + 16 + 64}, {4, 4}}});
+  // The gradient of the only token: 1 x 1 ... 4 x 8.
+  cases.push_back(
+      {.op = "sparse_candidates",
+       .name = "by_hand",
+       .inputs = {given(kF32, {1, 4}, {1, 2, -4, 3}), given(kF32, {1, 8}, {1, 1, 2, -2, 1, 0, 0, 1}), index},
+       .attributes = {{"cell", cell}, {"block", block}, {"norm", std::string("l1")}},
+       .expected = {{5, 4, 6, 1, 5, 7, 2, 3}}});
+  for (const char* norm : {"l2", "max"})
+    cases.push_back({.op = "sparse_candidates",
+                     .name = norm,
+                     .inputs = {f32({2, 3, 4}), f32({2, 3, 8}), index},
+                     .attributes = {{"cell", cell}, {"block", block}, {"norm", std::string(norm)}},
+                     .low_types = false});
+  cases.push_back({.op = "sparse_candidates",
+                   .name = "in_tiles",
+                   .inputs = {f32({600, 16}), f32({600, 16}), given(kI32, {2, 1, 3}, {0, 5, 6, 1, 7, -1})},
+                   .attributes = {{"cell", Dims{8, 16}}, {"block", Dims{4, 4}}, {"norm", std::string("l1")}},
+                   .low_types = false});
+  cases.push_back({.op = "adam",
+                   .name = "own_steps",
+                   .inputs = {f32({3, 7}),
+                              f32({3, 7}),
+                              f32({3, 7}),
+                              {{kF32, {3, 7}}, 0, 1},
+                              {{kF32, {3, 7}}, 0, 30},
+                              given(kF32, {}, {0.01}),
+                              given(kF32, {}, {40}),
+                              given(kF32, {}, {0.5})},
+                   .attributes = {{"beta1", 0.9},
+                                  {"beta2", 0.99},
+                                  {"epsilon", 1e-6},
+                                  {"weight_decay", 0.1},
+                                  {"decoupled", true},
+                                  {"own_steps", true}},
+                   .low_types = false});
+}
+
 }  // namespace
 
 void add_sparse_cases(std::vector<OpCase>& cases) {
   add_hand_made(cases);
+  add_evolving(cases);
   for (uint64_t number = 0; number < 32; ++number) add_drawn(cases, number);
 }
 

@@ -445,7 +445,7 @@ class Traps(unittest.TestCase):
             step(**batch(5))
         self.assertEqual(str(caught.exception),
                          "step 2: an incomplete batch; found 5 samples; expected 8: 4 of the example's micro-batch x 2 "
-                         "micro-batches. Leave the last batch out (DataLoader(drop_last=True))")
+                         "micro-batches. Leave the last batch out (DataLoader(drop_last=True)), or fill it up (Options.pad_last)")
 
     def test_a_step_that_is_not_finite_changes_nothing(self):
         step = self.make()

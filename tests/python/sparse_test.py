@@ -156,6 +156,21 @@ class Layers(unittest.TestCase):
         with self.assertRaisesRegex(ramet.Error, "'v'"):
             ramet.sparsify(dense, ["v"])
 
+    def test_patterns_change(self):
+        x = np.random.default_rng(6).standard_normal((8, 16)).astype(np.float32)
+        m = ramet.ModelBuilder("dense")
+        y = ramet.linear(m.input("x", "f32", [8, 16]), m.weight("w", [32, 16], ramet.Init.normal(0.1)), m.weight("b", [32]))
+        m.loss(ramet.reduce_mean(y * y))
+        sparse = ramet.sparsify(m.build(), ["w"], density=0.25, block=(2, 2), every=2, steps=4, regrow="gradient")
+        training = ramet.Training(sparse, steps=4, threads=1)
+        patterns = [training.state("w.index")]
+        for step in range(4):
+            training.step({"x": x})
+            patterns.append(training.state("w.index"))
+        same = [np.array_equal(a, b) for a, b in zip(patterns, patterns[1:])]
+        self.assertEqual(same, [True, False, True, True])  # by step 4 the prune ratio is 0
+        self.assertEqual(training.results("evolve")["stored.w"], 32)
+
 
 if __name__ == "__main__":
     unittest.main()

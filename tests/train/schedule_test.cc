@@ -1,4 +1,3 @@
-#include "ramet/train/learning_rate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +5,7 @@
 #include <cmath>
 
 #include "ramet/base/error.h"
+#include "ramet/base/plain_math.h"
 #include "ramet/recipe/prepare.h"
 
 namespace ramet::tests {

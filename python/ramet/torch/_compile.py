@@ -5,7 +5,7 @@ import dataclasses
 import torch
 
 import ramet
-from ramet.errors import Error, ShapeError
+from ramet.errors import Error, ShapeError, UnsupportedOp
 
 from . import _export, _marks
 from ._optimizers import Plan
@@ -99,10 +99,30 @@ def source_of_training(module, example, loss, optimizer, options: Options):
 def source_of_inference(module, example):
     module, inputs = prepare(module, example)
     evaluation = _export.trace(module, inputs, split_call(example), False)
+    _refuse_changing(module, evaluation)
     if not evaluation.outputs:
         raise ShapeError("a module that returns no tensor", where=type(module).__name__,
                          remedy="Let forward return what is to be predicted")
     return Source(module, inputs, evaluation.inputs, None, evaluation)
+
+
+def _refuse_changing(module, evaluation):
+    """Refuses an evaluation whose later calls would give something else in PyTorch."""
+    signature = evaluation.exported.graph_signature
+    buffers = {name for name, target in signature.inputs_to_buffers.items()
+               if target in signature.buffers_to_mutate.values()}
+    nodes = {node.name: node for node in evaluation.exported.graph.nodes}
+    seen, stack = set(), [nodes[name] for name in signature.user_outputs if name in nodes]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack += node.all_input_nodes
+    found = sorted(signature.inputs_to_buffers[node.name] for node in seen if node.name in buffers)
+    if found:
+        raise UnsupportedOp("an evaluation whose outputs depend on buffers that it changes", where=type(module).__name__,
+                            found=", ".join(found), remedy="Predictions change no buffer. Change buffers in training alone "
+                                                           "(if self.training), or pass the value as an input")
 
 
 def _checked_loss(loss):

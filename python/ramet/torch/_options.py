@@ -28,6 +28,9 @@ class Options:
     loss_mean: str | Callable | None = None
     """The loss of a micro-batch is a mean over this many items: name of a scalar output, or a function of (outputs, batch).
     All items of a step then count equally. None: all micro-batches count equally."""
+    pad_last: Mapping[str, float] | None = None
+    """An incomplete batch is filled up with samples that count nothing: {name of an input: number of its added samples}, such
+    as {"labels": -100}. Other inputs repeat their last sample. Needs `loss_mean`, which must not count what is added."""
     moments: str = "f32"
     """Of the optimizer: "f32", or "bf16" (SGD, Adam, AdamW, LAMB), rounded stochastically: half the memory."""
     seed: int = 0
@@ -84,6 +87,10 @@ class Options:
         self._check("axes", isinstance(self.axes, Mapping), "a dictionary from patterns of names to axes")
         self._check("loss_mean", self.loss_mean is None or isinstance(self.loss_mean, str) or callable(self.loss_mean),
                     "the name of an output, a function of (outputs, batch), or None")
+        self._check("pad_last", self.pad_last is None or (isinstance(self.pad_last, Mapping) and self.pad_last), "a dictionary "
+                    "from names of inputs to numbers, or None")
+        self._check("pad_last", self.pad_last is None or self.loss_mean is not None, "None without loss_mean: added samples "
+                    "would count")
         self._check("memory", self.memory in ("", "low"), "'' or 'low'")
         if self.memory == "low":
             whole = self.micro_batches == 1 and not self.max_grad_norm and self.loss_scale is not None

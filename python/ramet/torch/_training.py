@@ -202,17 +202,33 @@ class TrainingModel:
                         remedy="Its threads did not survive the fork. Call it in the process that made it, or use the "
                                "start method 'spawn' and compile there")
 
-    def _tensors(self, arguments, keywords, where, samples=None):
-        """Samples of a call by the program's names; `samples`: their number, or a multiple of the micro-batch."""
+    def _filled(self, tensors, samples):
+        """An incomplete batch with added samples, as Options.pad_last says."""
+        fills = self.options.pad_last
+        if unknown := sorted(set(fills) - {name for name, _ in tensors}):
+            raise Error("no input of this name", where="Options.pad_last", found=", ".join(unknown),
+                        expected=", ".join(name for name, _ in tensors))
+        filled = []
+        for name, tensor in tensors:
+            added = tensor[-1:] if name not in fills else torch.full_like(tensor[-1:], fills[name])
+            filled.append((name, torch.cat([tensor, added.expand(samples - tensor.shape[0], *tensor.shape[1:])])))
+        return filled
+
+    def _tensors(self, arguments, keywords, where, samples=None, fills=False):
+        """Samples of a call by the program's names; `samples`: their number, or a multiple of the micro-batch. `fills`:
+        whether an incomplete batch may be filled up."""
         tensors = self._source.inputs.tensors_of(arguments, keywords, where)
         count, micro = tensors[0][1].shape[0], self._source.inputs.samples
+        whole = samples if samples is not None else -(-count // micro) * micro
+        if fills and self.options.pad_last and count < whole:
+            tensors, count = self._filled(tensors, whole), whole
         if samples is not None and count != samples:
             last = count < samples
             raise ShapeError("samples that are not those of one step" if not last else "an incomplete batch", where=where,
                              found=f"{count} samples",
                              expected=f"{samples}: {micro} of the example's micro-batch x {self.options.micro_batches} "
                                       "micro-batches",
-                             remedy="Leave the last batch out (DataLoader(drop_last=True))" if last else
+                             remedy="Leave the last batch out (DataLoader(drop_last=True)), or fill it up (Options.pad_last)" if last else
                                     "Compile with Options(micro_batches=...) that fit the batch")
         return self._source.feed(tensors)
 
@@ -221,7 +237,7 @@ class TrainingModel:
         no weight, when the loss is not finite."""
         self._check_process()
         plan = self._source.plan
-        feed = self._tensors(arguments, keywords, f"step {self.steps_done + 1}", self.samples_per_step)
+        feed = self._tensors(arguments, keywords, f"step {self.steps_done + 1}", self.samples_per_step, fills=True)
         plan.check_unchanged()
         rates = {name: rate for name, rate in plan.rates().items() if name in self._groups}
         result = self._training.step(feed, group_rates=rates)
@@ -235,7 +251,7 @@ class TrainingModel:
     def evaluate(self, *arguments, **keywords):
         """The loss and metrics of whole micro-batches of samples, in evaluation mode."""
         self._check_process()
-        feed = self._tensors(arguments, keywords, "evaluate()")
+        feed = self._tensors(arguments, keywords, "evaluate()", fills=True)
         metrics = dict(self._training.evaluate(feed))
         return Evaluation(metrics.pop("loss"), metrics)
 

@@ -54,6 +54,7 @@ Tensor sparse_linear_layer(Builder& builder, Operand a, const std::string& name,
 }
 
 Model sparsify(const Model& model, const SparsifyOptions& options) {
+  const Evolve& evolve = options.evolve;
   auto contents = std::make_shared<Model::Contents>(model.contents());
   contents->engine = model::sparsify(std::move(contents->engine), {.weights = options.weights,
                                                                    .density = options.density,
@@ -63,7 +64,19 @@ Model sparsify(const Model& model, const SparsifyOptions& options) {
                                                                    .cells_t2 = options.cells_t2,
                                                                    .distribution = options.distribution,
                                                                    .pattern = options.pattern,
-                                                                   .seed = options.seed});
+                                                                   .seed = options.seed,
+                                                                   .first_density = options.first_density,
+                                                                   .evolve = {.every = evolve.every,
+                                                                              .steps = evolve.steps,
+                                                                              .prune_ratio = evolve.prune_ratio,
+                                                                              .schedule = evolve.prune_schedule,
+                                                                              .until = evolve.until,
+                                                                              .score = evolve.score,
+                                                                              .regrow = evolve.regrow,
+                                                                              .regrow_pruned = evolve.regrow_pruned,
+                                                                              .age = evolve.age,
+                                                                              .ramp_from = evolve.ramp_from,
+                                                                              .ramp_until = evolve.ramp_until}});
   return Model(std::move(contents));
 }
 

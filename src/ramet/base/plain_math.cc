@@ -34,4 +34,14 @@ double plain_exp(double x) {
   return (1 + sum) * std::bit_cast<double>(static_cast<uint64_t>(1023 - halvings) << 52);
 }
 
+double bias_correction(double beta, int64_t step) {
+  // By squaring: at most 64 products, always in the same order.
+  double power = 1, square = beta;
+  for (uint64_t n = static_cast<uint64_t>(step) + 1; n > 0; n >>= 1) {
+    if (n & 1) power *= square;
+    square *= square;
+  }
+  return 1 - power;
+}
+
 }  // namespace ramet

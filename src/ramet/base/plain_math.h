@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 namespace ramet {
 
 // Functions of plain arithmetic in a fixed order, compiled without contraction: equal bits on every machine, whatever
@@ -11,5 +13,7 @@ double plain_cos_pi(double x);
 double plain_log(double x);
 /// e^x for x <= 0, to a relative error of 1e-14; 0 below -700.
 double plain_exp(double x);
+/// 1 - beta^t for t = step + 1 (Kingma & Ba 2015): the correction of a moment that began at zero.
+double bias_correction(double beta, int64_t step);
 
 }  // namespace ramet

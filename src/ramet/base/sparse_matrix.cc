@@ -150,13 +150,19 @@ SparseMatrix SparseMatrix::from(const SparseCells& m) {
   const SparseMatrix cell(m.cell_rows, m.cell_columns, m.block);
   const int64_t across = cell.blocks_across(), down = m.cell_rows / m.block.rows;
   require_count("numbers of blocks", m.index.size(), m.cells_down * m.cells_across * m.slots);
-  std::vector<int64_t> numbers(m.index.size());
+  const int64_t size = cell.block_elements();
+  require_count("values", m.values.size(), static_cast<int64_t>(m.index.size()) * size);
+  std::vector<int64_t> numbers;
+  std::vector<float> values;
   for (size_t i = 0; i < m.index.size(); ++i) {
+    if (m.index[i] == -1) continue;  // an unused slot
     require_place("number", i, m.index[i], down * across);
     const int64_t at = static_cast<int64_t>(i) / m.slots, r = at / m.cells_across, c = at % m.cells_across;
-    numbers[i] = (r * down + m.index[i] / across) * (m.cells_across * across) + c * across + m.index[i] % across;
+    numbers.push_back((r * down + m.index[i] / across) * (m.cells_across * across) + c * across + m.index[i] % across);
+    const auto from = m.values.begin() + static_cast<int64_t>(i) * size;
+    values.insert(values.end(), from, from + size);
   }
-  return sorted(m.cells_down * m.cell_rows, m.cells_across * m.cell_columns, m.block, std::move(numbers), m.values);
+  return sorted(m.cells_down * m.cell_rows, m.cells_across * m.cell_columns, m.block, std::move(numbers), values);
 }
 
 double SparseMatrix::density() const {

@@ -10,6 +10,7 @@
 #include "ramet/data/arrays.h"
 #include "ramet/model/array_file.h"
 #include "ramet/recipe/array_predictor.h"
+#include "ramet/recipe/graph_predictor.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/knowledge.h"
 #include "ramet/recipe/text_predictor.h"
@@ -182,24 +183,23 @@ void load_states(Predictor& predictor, const PredictArguments& arguments, const 
   predictor.initialize(subject.recipe.model.init_from);
 }
 
-void tell_results(const std::vector<NamedTensor>& results, const ArrayPredictor& predictor,
+void tell_results(const std::vector<NamedTensor>& results, int64_t samples, const std::vector<std::string>& left_out,
                   const PredictArguments& arguments, bool json) {
   std::vector<std::string> names;
   for (const NamedTensor& result : results) names.push_back(result.name);
   if (json) {
     JsonLine()
         .set("event", "end")
-        .set("samples", predictor.samples())
+        .set("samples", samples)
         .set("results", names)
-        .set("left_out", predictor.left_out())
+        .set("left_out", left_out)
         .set("out", arguments.task.out)
         .print();
     return;
   }
-  std::printf("%s: for %lld samples\n", arguments.task.out.c_str(), static_cast<long long>(predictor.samples()));
+  std::printf("%s: for %lld samples\n", arguments.task.out.c_str(), static_cast<long long>(samples));
   for (const NamedTensor& result : results) std::printf("  %s %s\n", result.name.c_str(), result.type.text().c_str());
-  for (const std::string& name : predictor.left_out())
-    std::printf("  %s needs an input that the arrays lack\n", name.c_str());
+  for (const std::string& name : left_out) std::printf("  %s needs an input that the arrays lack\n", name.c_str());
 }
 
 /// What the model of a file, or a network for images, gives for a file of arrays.
@@ -224,7 +224,29 @@ int predict_arrays(const Subject& subject, const PredictArguments& arguments, co
   line.clear();
   if (!session.leads()) return 0;
   save_npz(arguments.task.out, results);
-  tell_results(results, predictor, arguments, session.json);
+  tell_results(results, predictor.samples(), predictor.left_out(), arguments, session.json);
+  return 0;
+}
+
+/// What a network for graphs answers for the held-out part of its data.
+int predict_graphs(const Subject& subject, const PredictArguments& arguments, const Session& session) {
+  if (arguments.task.out.empty())
+    throw Error({.what = "no file of arrays to write",
+                 .where = "predict",
+                 .expected = "--out FILE",
+                 .remedy = "`ramet predict RUN --out answers.npz --set data.graphs.held_out=test`"});
+  if (!arguments.texts.empty() || !arguments.arrays.empty())
+    throw Error({.what = "a network for graphs reads the graph set of its recipe",
+                 .where = "predict",
+                 .found = arguments.arrays.empty() ? "a text" : "--in",
+                 .remedy = "Name another set by --set data.graphs.set=FILE"});
+  GraphPredictor predictor(complete_recipe(subject.recipe), prediction_layout(subject.recipe, arguments),
+                           arguments.where(session.mpi.get()));
+  load_states(predictor.predictor(), arguments, subject);
+  const std::vector<NamedTensor> results = predictor.predict();
+  if (!session.leads()) return 0;
+  save_npz(arguments.task.out, results);
+  tell_results(results, results[0].type.elements(), {}, arguments, session.json);
   return 0;
 }
 
@@ -306,6 +328,7 @@ int predict(PredictArguments arguments, Session& session) {
   const Subject subject = find_subject(arguments.subject, arguments);
   join_job(session);
   if (subject.recipe.is_task()) return session.leads() ? predict_task(subject, arguments.task, arguments, session) : 0;
+  if (subject.recipe.data.kind == "graphs") return predict_graphs(subject, arguments, session);
   if (kind_of(subject.recipe).answers_queries()) {
     arguments.texts.insert(arguments.texts.end(), arguments.prompts.begin(), arguments.prompts.end());
     return answer_queries(subject, arguments, session);
@@ -331,8 +354,9 @@ void add_predict(CLI::App& app, Session& session) {
   CLI::App* command =
       app.add_subcommand("predict",
                          "Fill the [MASK]s of texts (bert), continue texts (gpt2), answer a task's "
-                         "file, give the results of a network for images or of a model file for arrays, or the "
-                         "likeliest entities for triples of a knowledge graph");
+                         "file, give the results of a network for images or of a model file for arrays, the answers of "
+                         "a network for graphs for the held-out part of its data, or the likeliest entities for "
+                         "triples of a knowledge graph");
   command
       ->add_option(
           "subject", arguments->subject,
@@ -345,9 +369,9 @@ void add_predict(CLI::App& app, Session& session) {
       ->take_all()
       ->allow_extra_args(false);
   command
-      ->add_option(
-          "--out", arguments->task.out,
-          "tasks: write the answers here, in the task's public format; images and model files: the results, as .npz")
+      ->add_option("--out", arguments->task.out,
+                   "tasks: write the answers here, in the task's public format; images, model files and graphs: the "
+                   "results, as .npz")
       ->type_name("FILE");
   command
       ->add_option(

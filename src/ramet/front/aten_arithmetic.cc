@@ -42,6 +42,12 @@ std::vector<Tensor> rounding(const Translation& at) {
   return one(is_floating(a.dtype()) ? ops::map_unary(kName.letters, a) : a);
 }
 
+std::vector<Tensor> polygammas(const Translation& at) {
+  const int64_t order = at.integer("n");
+  if (order < 0 || order > 1) at.refuse("a derivative of digamma above the first", "Use torch.polygamma(1, x) at most");
+  return one(ops::map_unary(order == 0 ? "digamma" : "trigamma", self(at)));
+}
+
 std::vector<Tensor> round_decimals(const Translation& at) {
   const Tensor a = self(at);
   const int64_t decimals = at.integer("decimals", 0);
@@ -304,6 +310,7 @@ constexpr OperatorEntry kEntries[] = {
     {"aten.cosh", unary<"cosh">},
     {"aten.deg2rad", radians},
     {"aten.digamma", unary<"digamma">},
+    {"aten.polygamma", polygammas},
     {"aten.erf", unary<"erf">},
     {"aten.erfc", unary<"erfc">},
     {"aten.exp", unary<"exp">},

@@ -212,7 +212,7 @@ std::vector<Tensor> attend(const Translation& at, const char* mask) {
   options.scale = at.number("scale", 1 / std::sqrt(static_cast<double>(query.dim(-1))));
   if (options.scale == 0) at.refuse("a scale of 0");
   if (mask && at.has(mask)) add_mask(at, mask, heads, scores, options);
-  options.dropout = at.trains() ? at.number("dropout_p", 0) : 0;
+  options.dropout = at.draws() ? at.number("dropout_p", 0) : 0;
   Tensor counter{};
   if (options.dropout > 0) counter = at.counter(), options.random_name = at.random_name(), options.seed = at.seed();
   const Tensor made = attention_with(by_position(query, heads, heads.heads), by_position(key, heads, heads.key_heads),

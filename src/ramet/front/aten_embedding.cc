@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "ramet/front/aten_network.h"
 #include "ramet/ops/build_elementwise.h"
 #include "ramet/ops/build_indexing.h"
@@ -41,17 +43,34 @@ Tensor bags_of(const Translation& at, Tensor indices, Tensor offsets) {
   return subtract(begun, full(at.build(), begun.dtype(), {}, 1));
 }
 
-/// Sums and means of bags: the weighted rows are added up in the order of the indices.
+/// The greatest of each bag; 0 of a bag without indices.
+Tensor greatest_of_bags(Tensor rows, Tensor bags, int64_t count) {
+  const Tensor lowest = full(*rows.builder, rows.dtype(), {}, -std::numeric_limits<double>::infinity());
+  const Shape whole{count, rows.dim(1)};
+  const Tensor each = broadcast_to(reshape(bags, {rows.dim(0), 1}), rows.shape());
+  const Tensor greatest = scatter_elements(broadcast_to(lowest, whole), each, rows, 0, {.by = "max"});
+  return select(equal(greatest, lowest), full(*rows.builder, rows.dtype(), {}, 0), greatest);
+}
+
+/// Sums, means and maxima of bags: the weighted rows are added up in the order of the indices.
 std::vector<Tensor> embedding_bags(const Translation& at) {
   const Tensor table = table_of(at), indices = at.tensor("indices");
   const int64_t mode = at.integer("mode", 0), padding = at.integer("padding_idx", -1);
-  if (mode > 1) at.refuse("bags of which the maximum is taken", "Use mode='sum' or 'mean'");
   for (size_t i = 1; i < at.call().outputs.size(); ++i)
     if (at.reads(i)) at.refuse("the numbers of bags and offsets as results");
   const int64_t count = at.result().shape[0];
   Tensor offsets = at.tensor("offsets");
   if (at.flag("include_last_offset", false)) offsets = slice(offsets, {0}, {count});
   const Tensor bags = bags_of(at, indices, offsets);
+  if (mode == 2) {
+    Tensor rows = gather(table, indices);
+    if (padding >= 0)
+      rows = select(reshape(is_padding(at, indices, padding), {indices.dim(0), 1}),
+                    full(at.build(), rows.dtype(), {}, -std::numeric_limits<double>::infinity()), rows);
+    std::vector<Tensor> outputs{greatest_of_bags(rows, bags, count)};
+    outputs.resize(at.call().outputs.size());
+    return outputs;
+  }
   Tensor share = full(at.build(), table.dtype(), {indices.dim(0)}, 1);
   if (padding >= 0) share = select(is_padding(at, indices, padding), full(at.build(), table.dtype(), {}, 0), share);
   Tensor factor = share;

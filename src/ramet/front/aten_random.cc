@@ -62,10 +62,10 @@ std::vector<Tensor> log_normals(const Translation& at) {
   return {exp(z)};
 }
 
-/// In evaluation, each number is its mean, as with dropout.
+/// Where nothing is drawn, each number is its mean, as with dropout.
 std::vector<Tensor> bernoullis(const Translation& at) {
   const TensorType& result = at.result();
-  if (!at.trains() && is_floating(result.dtype)) {
+  if (!at.draws() && is_floating(result.dtype)) {
     if (at.is_number("p")) return {full(at.build(), result.dtype, result.shape, at.number("p"))};
     return {at.has("p") ? broadcast_to(at.tensor("p"), result.shape) : at.tensor("self")};
   }
@@ -86,8 +86,8 @@ std::vector<Tensor> multinomials(const Translation& at) {
 
 // --- dropouts ---
 
-/// Whether the call drops elements: in training, and by its own argument.
-bool drops(const Translation& at) { return at.trains() && at.flag("train", true) && at.number("p") > 0; }
+/// Whether the call drops elements, by its own argument too: a module in evaluation mode says no.
+bool drops(const Translation& at) { return at.draws() && at.flag("train", true) && at.number("p") > 0; }
 
 Tensor zeros_like(const Translation& at, Tensor a) { return full(at.build(), a.dtype(), a.shape(), 0); }
 

@@ -159,6 +159,93 @@ class FoldFinder {
 
 }  // namespace
 
+namespace {
+
+TracedArgument tensor(const std::string& name) { return {.kind = Kind::kTensor, .text = name}; }
+TracedArgument integer(int64_t value) {
+  return {.kind = Kind::kInt, .integer = value, .number = static_cast<double>(value)};
+}
+
+/// Writes the calls that change one running statistic: the mean over samples of `each` [samples, channels].
+class StatisticWriter {
+ public:
+  StatisticWriter(TracedProgram& program, std::vector<TracedCall>& calls, const TracedCall& norm)
+      : program_(program), calls_(calls), norm_(norm) {}
+
+  std::string call(const std::string& op, std::vector<std::pair<std::string, TracedArgument>> arguments,
+                   const Shape& shape) {
+    const std::string name = norm_.outputs[0] + "." + op.substr(5) + std::to_string(calls_.size());
+    calls_.push_back({.op = op,
+                      .overload = "default",
+                      .arguments = std::move(arguments),
+                      .outputs = {name},
+                      .module = norm_.module,
+                      .origin = norm_.origin});
+    program_.types[name] = {DType::kF32, shape};
+    return name;
+  }
+  void update(const TracedInput& buffer, const std::string& each, double momentum) {
+    const Shape& shape = program_.types.at(buffer.value).shape;
+    const std::string mean = call("aten.mean", {{"self", tensor(each)}, {"dim", integer(0)}}, shape);
+    const std::string next = call(
+        "aten.lerp",
+        {{"self", tensor(buffer.value)}, {"end", tensor(mean)}, {"weight", {.kind = Kind::kFloat, .number = momentum}}},
+        shape);
+    program_.outputs.push_back({TracedOutput::Kind::kBufferMutation, next, buffer.target});
+  }
+
+ private:
+  TracedProgram& program_;
+  std::vector<TracedCall>& calls_;
+  const TracedCall& norm_;
+};
+
+/// The input of the buffer that an argument names; null where it is none of [channels] f32.
+const TracedInput* statistic(const TracedProgram& program, const TracedCall& norm, const char* name, int64_t channels) {
+  const TracedArgument* argument = norm.find(name);
+  if (!argument || argument->kind != Kind::kTensor) return nullptr;
+  for (const TracedInput& input : program.inputs)
+    if (input.value == argument->text && input.kind == TracedInput::Kind::kBuffer) {
+      const auto type = program.types.find(input.value);
+      return type != program.types.end() && type->second == TensorType{DType::kF32, Shape{channels}} ? &input : nullptr;
+    }
+  return nullptr;
+}
+
+/// The calls that change the statistics of an instance norm of x [samples, channels, space...]. Whether there are any.
+bool add_statistics(TracedProgram& program, std::vector<TracedCall>& calls, const TracedCall& norm) {
+  const TracedArgument *x = norm.find("input"), *momentum = norm.find("momentum");
+  const auto type = x ? program.types.find(x->text) : program.types.end();
+  if (type == program.types.end() || type->second.shape.rank() < 3 || !momentum || norm.outputs.size() != 1)
+    return false;
+  const int64_t samples = type->second.shape[0], channels = type->second.shape[1];
+  const TracedInput *mean = statistic(program, norm, "running_mean", channels),
+                    *variance = statistic(program, norm, "running_var", channels);
+  if (!mean || !variance || type->second.dtype != DType::kF32) return false;
+  TracedArgument space{.kind = Kind::kList};
+  for (int axis = 2; axis < type->second.shape.rank(); ++axis) space.list.push_back(integer(axis));
+  const TracedInput of_mean = *mean, of_variance = *variance;
+  StatisticWriter writer(program, calls, norm);
+  const Shape each{samples, channels};
+  writer.update(of_mean, writer.call("aten.mean", {{"self", *x}, {"dim", space}}, each), momentum->number);
+  writer.update(of_variance, writer.call("aten.var", {{"self", *x}, {"dim", space}, {"correction", integer(1)}}, each),
+                momentum->number);
+  return true;
+}
+
+}  // namespace
+
+void record_statistics(TracedProgram& program) {
+  std::vector<TracedCall> calls;
+  for (TracedCall& call : program.calls) {
+    const TracedArgument* own = call.find("use_input_stats");
+    if (call.op == "aten.instance_norm" && own && own->flag && add_statistics(program, calls, call))
+      std::erase_if(call.arguments, [](const auto& argument) { return argument.first.starts_with("running_"); });
+    calls.push_back(call);
+  }
+  program.calls = std::move(calls);
+}
+
 std::map<std::string, BufferFold, std::less<>> recognise_folds(const TracedProgram& program) {
   std::map<std::string, std::string, std::less<>> buffers;
   for (const TracedInput& input : program.inputs)

@@ -191,6 +191,7 @@ void Importer::fold_buffer(const TracedCall& call, const std::string& argument, 
 
 GraphBuilder& Translation::build() const { return importer_.build(); }
 bool Translation::trains() const { return importer_.trains(); }
+bool Translation::draws() const { return importer_.draws(); }
 
 namespace {
 

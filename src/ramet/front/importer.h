@@ -88,12 +88,15 @@ struct BufferFold {
 };
 /// The changes of buffers that are recognised from their calls: sums, averages and copies (front/buffers.cc).
 std::map<std::string, BufferFold, std::less<>> recognise_folds(const TracedProgram& program);
+/// Adds the changes of buffers that torch.export does not record: the running statistics of instance norms.
+void record_statistics(TracedProgram& program);
 
 /// Translates the calls of one program to nodes of a graph.
 class Importer {
  public:
   struct Options {
     bool trains = false;  ///< the graph of training
+    bool draws = false;   ///< of training, and of an evaluation that is traced as such: calls draw random numbers
     int64_t seed = 0;
     std::map<std::string, InputValue, std::less<>> inputs{};  ///< by the names of the program's values
     std::map<const TracedCall*, Part> parts{};                ///< of calls
@@ -110,6 +113,7 @@ class Importer {
   GraphBuilder& build() { return build_; }
   const TracedProgram& program() const { return program_; }
   bool trains() const { return options_.trains; }
+  bool draws() const { return options_.draws; }
   int64_t seed() const { return options_.seed; }
 
   /// A value of the program; an invalid tensor where it has none, because its call was refused.

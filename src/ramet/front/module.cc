@@ -88,6 +88,7 @@ class ModuleImport {
         check_types(**program);
         check_order(**program);
         narrow_doubles(**program);
+        if (program == &module_.training) record_statistics(**program);
         **program = fuse_patterns(std::move(**program));
       }
     evaluation_ = module_.evaluation ? &*module_.evaluation : &*module_.training;
@@ -303,6 +304,7 @@ class ModuleImport {
 
   Importer::Options options_of(const TracedProgram& program, bool training) {
     return {.trains = training,
+            .draws = training || module_.evaluation.has_value(),
             .seed = static_cast<int64_t>(module_.seed),
             .inputs = input_values(program),
             .parts = parts_of_calls(program, parts_)};

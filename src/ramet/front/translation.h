@@ -24,6 +24,8 @@ class Translation {
   GraphBuilder& build() const;
   /// Whether the graph is the one of training.
   bool trains() const;
+  /// Whether calls that draw random numbers draw them; else they give their means, as dropout in evaluation does.
+  bool draws() const;
 
   /// Whether an argument was given and is not None.
   bool has(std::string_view name) const;

@@ -1,9 +1,11 @@
 #include "ramet/graphs/graph_source.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "ramet/base/error.h"
+#include "ramet/graphs/pair_lists.h"
 
 namespace ramet::graphs {
 namespace {
@@ -48,6 +50,13 @@ GraphSource::GraphSource(std::shared_ptr<const GraphSet> set, std::shared_ptr<co
       {"graphs", std::vector<int64_t>{}}};
   for (const auto& [name, dims] : lists) outputs_.push_back({name, DType::kI32, dims});
   if (!options_.label.empty()) add_label();
+  if (!options_.pairs.empty()) add_pairs();
+  if (!options_.sparse.empty()) add_sparse();
+}
+
+template <typename T>
+T* GraphSource::place(const Places& places, size_t output, int64_t sample) const {
+  return reinterpret_cast<T*>(places.tensors[output]) + sample * Shape(outputs_[output].dims).elements();
 }
 
 void GraphSource::add_field(const std::string& key) {
@@ -68,17 +77,73 @@ void GraphSource::add_label() {
     throw Error({.what = "a label must be a category of nodes or graphs, or floats of graphs",
                  .where = set_->source() + ": " + options_.label,
                  .found = std::string(name_of(field.dtype)) + field.shape.text()});
-  std::vector<int64_t> dims{field.per == Per::kNode ? budget_.nodes : budget_.graphs};
-  if (!category)
-    for (const int64_t extent : field.shape.dims()) dims.push_back(extent);
-  outputs_.push_back({category ? "labels" : "targets", category ? DType::kI32 : DType::kF32, std::move(dims), at});
+  label_ = outputs_.size();
   has_label_ = true;
+  if (category) {
+    outputs_.push_back({"labels", DType::kI32, {field.per == Per::kNode ? budget_.nodes : budget_.graphs}, at});
+  } else {
+    TargetForm& targets = options_.targets;
+    if (targets.columns.empty())
+      for (int64_t column = 0; column < field.shape.elements(); ++column) targets.columns.push_back(column);
+    for (const int64_t column : targets.columns)
+      if (column < 0 || column >= field.shape.elements())
+        throw Error({.what = "the label has no such column",
+                     .where = set_->source() + ": " + options_.label,
+                     .found = std::to_string(column),
+                     .expected = "0 to " + std::to_string(field.shape.elements() - 1)});
+    targets.mean.resize(targets.columns.size(), 0);
+    targets.deviation.resize(targets.columns.size(), 1);
+    for (const char* name : {"targets", "known"})
+      outputs_.push_back({name, DType::kF32, {budget_.graphs, std::ssize(targets.columns)}, at});
+  }
   if (options_.split.empty()) return;
   split_ = set_->field(options_.split);
   const Field& split = set_->fields()[split_];
   if (split.per != Per::kNode || is_floating(split.dtype) || split.shape.elements() != 1)
     throw Error(
         {.what = "a split of labels must be one whole number a node", .where = set_->source() + ": " + options_.split});
+}
+
+void GraphSource::add_pairs() {
+  const size_t at = set_->field(options_.pairs);
+  const Field& field = set_->fields()[at];
+  if (field.per != Per::kEdge || !is_floating(field.dtype) || field.shape.elements() != 1)
+    throw Error({.what = "pairs of nodes need a field of edges with one float each",
+                 .where = set_->source() + ": " + options_.pairs,
+                 .found = std::string(name_of(field.dtype)) + field.shape.text()});
+  pairs_ = outputs_.size();
+  const int64_t pairs = budget_.edges / 2;
+  outputs_.push_back({"pair." + field.name, DType::kF32, {pairs}, at});
+  outputs_.push_back({"pair_ptr", DType::kI32, {budget_.nodes + 1}, at});
+  outputs_.push_back({"pair_second", DType::kI32, {pairs}, at});
+}
+
+void GraphSource::add_sparse() {
+  const size_t at = set_->field(options_.sparse);
+  const Field& field = set_->fields()[at];
+  if (field.per != Per::kNode || !is_floating(field.dtype))
+    throw Error({.what = "sparse features must be floats of nodes",
+                 .where = set_->source() + ": " + options_.sparse,
+                 .found = std::string(name_of(field.dtype)) + field.shape.text()});
+  rows_ = FeatureRows::of(*set_, at);
+  sparse_room_ = rows_.most(budget_.nodes);
+  sparse_ = outputs_.size();
+  outputs_.push_back({"feature.value", DType::kF32, {sparse_room_}, at});
+  for (const char* name : {"feature.source", "feature.target_of", "feature.by_source"})
+    outputs_.push_back({name, DType::kI32, {sparse_room_}, at});
+  outputs_.push_back({"feature.ptr", DType::kI32, {budget_.nodes + 1}, at});
+  outputs_.push_back({"feature.source_ptr", DType::kI32, {rows_.width + 1}, at});
+}
+
+void GraphSource::fill_sparse(const PackContents& pack, int64_t sample, const Places& places) const {
+  const auto list = [&](size_t at) { return place<int32_t>(places, sparse_ + at, sample); };
+  graphs::fill_lists(rows_, pack.nodes, budget_.nodes, sparse_room_,
+                     {.source = list(1),
+                      .ptr = list(4),
+                      .target_of = list(2),
+                      .by_source = list(3),
+                      .source_ptr = list(5),
+                      .value = place<float>(places, sparse_, sample)});
 }
 
 Signature GraphSource::signature(int64_t count) const {
@@ -89,11 +154,6 @@ Signature GraphSource::signature(int64_t count) const {
     signature.emplace_back(output.name, TensorType{output.dtype, Shape(std::move(dims))});
   }
   return signature;
-}
-
-template <typename T>
-T* GraphSource::place(const Places& places, size_t output, int64_t sample) const {
-  return reinterpret_cast<T*>(places.tensors[output]) + sample * Shape(outputs_[output].dims).elements();
 }
 
 void GraphSource::fill(int64_t first, int64_t count, const Places& places) const {
@@ -115,6 +175,8 @@ void GraphSource::fill_pack(int64_t index, int64_t sample, const Places& places)
   fill_fields(pack, sample, places);
   fill_lists(pack, sample, places);
   if (has_label_) fill_label(pack, sample, places);
+  if (pairs_ > 0) fill_pairs(pack, sample, places);
+  if (sparse_ > 0) fill_sparse(pack, sample, places);
 }
 
 void GraphSource::fill_fields(const PackContents& pack, int64_t sample, const Places& places) const {
@@ -164,20 +226,12 @@ void GraphSource::fill_lists(const PackContents& pack, int64_t sample, const Pla
 }
 
 void GraphSource::fill_label(const PackContents& pack, int64_t sample, const Places& places) const {
-  const size_t at = outputs_.size() - 1;
-  const Output& output = outputs_[at];
+  const Output& output = outputs_[label_];
   const Field& field = set_->fields()[output.field];
   const std::span<const std::byte> bytes = set_->bytes(output.field);
-  if (output.dtype == DType::kF32) {
-    const int64_t width = field.shape.elements();
-    auto* to = place<float>(places, at, sample);
-    for (size_t i = 0; i < pack.graphs.size(); ++i)
-      copy_value(field, bytes, pack.graphs[i], to + static_cast<int64_t>(i) * width);
-    std::fill(to + std::ssize(pack.graphs) * width, to + budget_.graphs * width, 0.0f);
-    return;
-  }
+  if (output.dtype == DType::kF32) return fill_targets(pack, sample, places);
   const std::vector<int64_t>& rows = field.per == Per::kNode ? pack.nodes : pack.graphs;
-  auto* to = place<int32_t>(places, at, sample);
+  auto* to = place<int32_t>(places, label_, sample);
   std::fill(to, to + output.dims[0], -1);
   for (size_t i = 0; i < rows.size(); ++i) {
     if (field.per == Per::kNode && pack.seeds >= 0 && static_cast<int64_t>(i) >= pack.seeds) break;
@@ -188,10 +242,47 @@ void GraphSource::fill_label(const PackContents& pack, int64_t sample, const Pla
   }
 }
 
+void GraphSource::fill_targets(const PackContents& pack, int64_t sample, const Places& places) const {
+  const Field& field = set_->fields()[outputs_[label_].field];
+  const std::span<const std::byte> bytes = set_->bytes(outputs_[label_].field);
+  const TargetForm& form = options_.targets;
+  const size_t columns = form.columns.size();
+  auto *targets = place<float>(places, label_, sample), *known = place<float>(places, label_ + 1, sample);
+  for (float* to : {targets, known}) std::fill(to, to + budget_.graphs * std::ssize(form.columns), 0.0f);
+  for (size_t i = 0; i < pack.graphs.size(); ++i)
+    for (size_t k = 0; k < columns; ++k) {
+      const double value = field_number(field, bytes, pack.graphs[i] * field.shape.elements() + form.columns[k]);
+      if (std::isnan(value)) continue;
+      targets[i * columns + k] = static_cast<float>((value - form.mean[k]) / form.deviation[k]);
+      known[i * columns + k] = 1;
+    }
+}
+
+void GraphSource::fill_pairs(const PackContents& pack, int64_t sample, const Places& places) const {
+  const Output& output = outputs_[pairs_];
+  const PairNumbers pairs = pairs_of(*set_, output.field, pack, budget_.nodes);
+  auto* const values = place<float>(places, pairs_, sample);
+  auto *const ptr = place<int32_t>(places, pairs_ + 1, sample), *const second =
+                                                                    place<int32_t>(places, pairs_ + 2, sample);
+  std::fill(values, values + output.dims[0], 0.0f);
+  std::fill(second, second + output.dims[0], 0);
+  const Field& field = set_->fields()[output.field];
+  for (size_t p = 0; p < pairs.edge.size(); ++p)
+    values[p] = static_cast<float>(field_number(field, set_->bytes(output.field), pairs.edge[p]));
+  std::copy(pairs.second.begin(), pairs.second.end(), second);
+  std::copy(pairs.ptr.begin(), pairs.ptr.end(), ptr);
+}
+
 Hash GraphSource::identity() const {
   std::string text = "graphs\n" + set_->contents().hex() + "\n" + packs_->identity() + "\n" + options_.label + " " +
                      options_.split + " " + std::to_string(options_.part);
   for (const std::string& field : options_.fields) text += "\n" + field;
+  if (!options_.pairs.empty()) text += "\npairs " + options_.pairs;
+  if (!options_.sparse.empty()) text += "\nsparse " + options_.sparse;
+  const TargetForm& targets = options_.targets;
+  for (size_t k = 0; k < targets.columns.size(); ++k)
+    text += "\ntarget " + std::to_string(targets.columns[k]) + " " + std::to_string(targets.mean[k]) + " " +
+            std::to_string(targets.deviation[k]);
   return hash_text(text);
 }
 

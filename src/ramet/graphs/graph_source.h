@@ -5,9 +5,16 @@
 #include <vector>
 
 #include "ramet/data/source.h"
+#include "ramet/graphs/feature_rows.h"
 #include "ramet/graphs/packs.h"
 
 namespace ramet::graphs {
+
+/// How float labels are delivered: (value - mean) / deviation of some values of each label.
+struct TargetForm {
+  std::vector<int64_t> columns{};           ///< which values of a label; empty: all
+  std::vector<double> mean{}, deviation{};  ///< of each column; empty: 0 and 1
+};
 
 struct GraphSourceOptions {
   /// Keys of the fields that a batch has: "node.x". Integers are delivered as i32 and floats as f32.
@@ -18,6 +25,11 @@ struct GraphSourceOptions {
   /// Key of a field of nodes whose value says which part of the data a node belongs to: labels of other parts are -1.
   std::string split{};
   int64_t part = 0;
+  TargetForm targets{};
+  /// Key of a field of edges, a float each, that both directions of an edge share: a batch then has pairs of nodes.
+  std::string pairs{};
+  /// Key of a float field of nodes that is delivered as the lists of its elements that are not 0.
+  std::string sparse{};
   /// Room to make, where it is more than the packs need: batches of several sources then have one form.
   GraphBudget room{};
 };
@@ -31,7 +43,13 @@ struct GraphSourceOptions {
 /// - "graph_ptr" i32 [B, G + 1]: graph g has the nodes [graph_ptr[g], graph_ptr[g + 1]); places behind the last graph
 ///   have none;
 /// - "graphs" i32 [B]: how many graphs there are;
-/// - "labels" i32 [B, N] or [B, G], -1 where nothing is to be learned, or "targets" f32 [B, G, ...].
+/// - "labels" i32 [B, N] or [B, G], -1 where nothing is to be learned; or of floats "targets" f32 [B, G, columns] and
+///   "known" f32 of the same shape, 1 where a target is known and 0 elsewhere;
+/// - with `pairs`, "pair.FIELD" f32 [B, E / 2], "pair_ptr" i32 [B, N + 1] and "pair_second" i32 [B, E / 2]
+///   (graphs/pair_lists.h);
+/// - with `sparse`, of a field of width F "feature.value" f32 [B, S], "feature.source", "feature.target_of",
+///   "feature.by_source" i32 [B, S], "feature.ptr" i32 [B, N + 1] and "feature.source_ptr" i32 [B, F + 1], as of edges
+///   from features to nodes (graphs/feature_rows.h). S is what N nodes have at most.
 class GraphSource final : public Source {
  public:
   /// Throws Error for a field that there is not, or of a type that cannot be delivered.
@@ -46,6 +64,7 @@ class GraphSource final : public Source {
   int64_t host_bytes() const override { return set_->host_bytes(); }
 
   const GraphBudget& budget() const { return budget_; }
+  int64_t sparse_room() const { return sparse_room_; }  ///< S; 0 without sparse features
   const Packs& packs() const { return *packs_; }
   const GraphSet& set() const { return *set_; }
 
@@ -63,6 +82,11 @@ class GraphSource final : public Source {
   void fill_fields(const PackContents& pack, int64_t sample, const Places& places) const;
   void fill_lists(const PackContents& pack, int64_t sample, const Places& places) const;
   void fill_label(const PackContents& pack, int64_t sample, const Places& places) const;
+  void fill_targets(const PackContents& pack, int64_t sample, const Places& places) const;
+  void add_pairs();
+  void add_sparse();
+  void fill_sparse(const PackContents& pack, int64_t sample, const Places& places) const;
+  void fill_pairs(const PackContents& pack, int64_t sample, const Places& places) const;
   template <typename T>
   T* place(const Places& places, size_t output, int64_t sample) const;
 
@@ -73,7 +97,12 @@ class GraphSource final : public Source {
   std::vector<Output> outputs_;
   size_t fields_ = 0;  ///< outputs before the lists
   bool has_label_ = false;
+  size_t label_ = 0;  ///< output of the label
   size_t split_ = 0;
+  size_t pairs_ = 0;   ///< the first of the outputs of pairs; 0: none
+  size_t sparse_ = 0;  ///< the first of the outputs of sparse features; 0: none
+  FeatureRows rows_;   ///< of them
+  int64_t sparse_room_ = 0;
 };
 
 /// Numbers of the graphs (nodes) of a set whose value of the field `split` is `part`. Throws Error for a field that is

@@ -256,6 +256,94 @@ void read_partition(GraphTables& tables, const std::string& key, std::string_vie
   tables.set_field(part_field(edges), part);
 }
 
+namespace {
+
+/// The numbers 0 to count - 1 in an order drawn from `seed`.
+std::vector<int64_t> drawn_order(int64_t count, uint64_t seed, std::string_view purpose) {
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const RandomStream random(seed, RandomPurpose::kSampling, 0, hash64(purpose));
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i, static_cast<uint32_t>(i))]);
+  return order;
+}
+
+/// Whole numbers with colons between them.
+std::vector<int64_t> numbers_of(const Lines& word, std::string_view name, const std::string& argument,
+                                std::string_view form) {
+  std::vector<int64_t> numbers;
+  for (const std::string_view each : split_at(argument, ':')) numbers.push_back(word.whole(each, 0, INT32_MAX));
+  if (std::ssize(numbers) != std::count(form.begin(), form.end(), ':') + 1)
+    throw Error({.what = "the transform takes another number of numbers",
+                 .where = std::string(name),
+                 .found = "'" + argument + "'",
+                 .expected = std::string(form)});
+  return numbers;
+}
+
+}  // namespace
+
+void sample_graphs(GraphTables& tables, int64_t count, uint64_t seed) {
+  if (count > tables.graphs)
+    throw Error({.what = "there are fewer graphs",
+                 .where = "sample",
+                 .found = std::to_string(count),
+                 .expected = "at most " + std::to_string(tables.graphs)});
+  std::vector<int64_t> kept = drawn_order(tables.graphs, seed, "graph sample");
+  kept.resize(static_cast<size_t>(count));
+  std::sort(kept.begin(), kept.end());
+  const auto rows_of = [&](const Field& field) -> const std::vector<int64_t>* {
+    return field.per == Per::kGraph  ? nullptr
+           : field.per == Per::kNode ? &tables.nodes_of(field.of).ptr
+                                     : &tables.edges_of(field.of).ptr;
+  };
+  for (FieldTable& table : tables.fields) {
+    const std::vector<int64_t>* const ptr = rows_of(table.field);
+    const int64_t bytes = table.field.value_bytes();
+    std::vector<std::byte> values;
+    for (const int64_t graph : kept) {
+      const auto at = static_cast<size_t>(graph);
+      const int64_t first = ptr ? (*ptr)[at] : graph, last = ptr ? (*ptr)[at + 1] : graph + 1;
+      values.insert(values.end(), table.bytes.begin() + first * bytes, table.bytes.begin() + last * bytes);
+    }
+    table.bytes = std::move(values);
+  }
+  const auto keep_rows = [&](std::vector<int64_t>& ptr, std::initializer_list<std::vector<int32_t>*> lists) {
+    std::vector<int64_t> next{0};
+    for (const int64_t graph : kept)
+      next.push_back(next.back() + ptr[static_cast<size_t>(graph) + 1] - ptr[static_cast<size_t>(graph)]);
+    for (std::vector<int32_t>* list : lists) {
+      std::vector<int32_t> values;
+      for (const int64_t graph : kept)
+        values.insert(values.end(), list->begin() + ptr[static_cast<size_t>(graph)],
+                      list->begin() + ptr[static_cast<size_t>(graph) + 1]);
+      *list = std::move(values);
+    }
+    ptr = std::move(next);
+  };
+  for (NodeTable& nodes : tables.nodes) keep_rows(nodes.ptr, {});
+  for (EdgeTable& edges : tables.edges) keep_rows(edges.ptr, {&edges.source, &edges.target});
+  tables.graphs = count;
+}
+
+void draw_split(GraphTables& tables, int64_t train, int64_t validation, int64_t test, uint64_t seed) {
+  const bool of_nodes = tables.graphs == 1 && tables.nodes.size() == 1;
+  const int64_t count = of_nodes ? tables.nodes[0].ptr.back() : tables.graphs;
+  if (train + validation + test > count)
+    throw Error({.what = "a split has more members than the data",
+                 .where = "split",
+                 .found = std::to_string(train + validation + test),
+                 .expected = "at most " + std::to_string(count)});
+  const std::vector<int64_t> order = drawn_order(count, seed, "graph split");
+  std::vector<uint8_t> part(order.size());
+  for (int64_t i = 0; i < count; ++i)
+    part[static_cast<size_t>(order[static_cast<size_t>(i)])] =
+        static_cast<uint8_t>((i >= train) + (i >= train + validation) + (i >= train + validation + test));
+  Field field{.name = "split", .dtype = DType::kU8, .values = {"train", "validation", "test", "unused"}};
+  field.per = of_nodes ? Per::kNode : Per::kGraph;
+  if (of_nodes) field.of = tables.nodes[0].type;
+  tables.set_field(std::move(field), part);
+}
+
 const std::vector<TransformEntry>& transform_table() {
   static const std::vector<TransformEntry> table = {
       {"no-loops", "", "drop edges from a node to itself"},
@@ -270,7 +358,10 @@ const std::vector<TransformEntry>& transform_table() {
       {"metis", "K", "node field 'part': K parts of METIS"},
       {"random", "K", "node field 'part': K parts at random"},
       {"contiguous", "K", "node field 'part': K runs of nodes"},
-      {"parts", "FILE", "node field 'part' from a file with a line a node"}};
+      {"parts", "FILE", "node field 'part' from a file with a line a node"},
+      {"sample", "COUNT:SEED", "keep so many graphs, drawn at random"},
+      {"split", "TRAIN:VALIDATION:TEST:SEED",
+       "field 'split' of graphs (of one graph's nodes): so many drawn at random"}};
   return table;
 }
 
@@ -307,6 +398,12 @@ void apply_transform(GraphTables& tables, const std::string& text, const std::st
   if (name == "random") partition_nodes(tables, edges, Partition::kRandom, count());
   if (name == "contiguous") partition_nodes(tables, edges, Partition::kContiguous, count());
   if (name == "parts") read_partition(tables, edges, read_file(argument), argument);
+  const auto numbers = [&] { return numbers_of(word, name, argument, entry->argument); };
+  if (name == "sample") sample_graphs(tables, numbers()[0], static_cast<uint64_t>(numbers()[1]));
+  if (name == "split") {
+    const std::vector<int64_t> counts = numbers();
+    draw_split(tables, counts[0], counts[1], counts[2], static_cast<uint64_t>(counts[3]));
+  }
 }
 
 }  // namespace ramet::graphs

@@ -44,6 +44,13 @@ void partition_nodes(GraphTables& tables, const std::string& edges, Partition ki
 /// The same from a file: a line with the number of the part for each node, as METIS writes it.
 void read_partition(GraphTables& tables, const std::string& edges, std::string_view text, const std::string& source);
 
+/// Keeps `count` graphs, drawn from `seed`, in their order. Throws Error for more than there are.
+void sample_graphs(GraphTables& tables, int64_t count, uint64_t seed);
+/// Sets the field "split" of the graphs of a set (of its nodes, where there is one graph): of an order drawn from
+/// `seed`, the first are "train", the next "validation", the next "test", and the rest "unused". Throws Error for more
+/// than there are.
+void draw_split(GraphTables& tables, int64_t train, int64_t validation, int64_t test, uint64_t seed);
+
 /// Whether this build has METIS.
 bool has_metis();
 /// The parts of a graph in METIS's form: neighbours of node i are `neighbours[ptr[i]]`.. without loops and duplicates,

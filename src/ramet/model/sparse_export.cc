@@ -1,4 +1,5 @@
 // Sparse weights as files of index triples.
+#include <algorithm>
 #include <cstring>
 
 #include "ramet/model/hugging_face.h"
@@ -35,6 +36,18 @@ v0::BsrMatrix bsr_of(const SparseWeight& weight, const ReadBytes& read) {
                         .values = std::vector<float>(static_cast<size_t>(grid.stored_elements()))};
   read(weight.index.name, std::as_writable_bytes(std::span(cells.index)));
   read(weight.values.name, std::as_writable_bytes(std::span(cells.values)));
+  // Unused slots, whose number is -1, are the last of each cell, and every cell has as many.
+  const auto slots = static_cast<size_t>(grid.slots), elements = static_cast<size_t>(grid.block_elements());
+  size_t used = 0;
+  while (used < slots && cells.index[used] >= 0) ++used;
+  for (size_t cell = 0; used < slots && cell < static_cast<size_t>(grid.cells()); ++cell) {
+    std::copy_n(cells.index.data() + cell * slots, used, cells.index.data() + cell * used);
+    std::copy_n(cells.values.data() + cell * slots * elements, used * elements,
+                cells.values.data() + cell * used * elements);
+  }
+  cells.slots = static_cast<int64_t>(used);
+  cells.index.resize(static_cast<size_t>(grid.cells()) * used);
+  cells.values.resize(cells.index.size() * elements);
   return v0::SparseMatrix::from(cells).bsr();
 }
 

@@ -24,7 +24,12 @@ template <typename Visit>
 void visit_stored(const SparseGrid& grid, std::span<const int32_t> index, Visit visit) {
   int64_t stored = 0;
   for (int64_t slot = 0; slot < std::ssize(index); ++slot) {
-    const int64_t first = first_of_block(grid, slot / grid.slots, index[static_cast<size_t>(slot)]);
+    const int32_t block = index[static_cast<size_t>(slot)];
+    if (block == kUnusedSlot) {
+      stored += grid.block_elements();
+      continue;
+    }
+    const int64_t first = first_of_block(grid, slot / grid.slots, block);
     for (int64_t i = 0; i < grid.block_rows; ++i)
       for (int64_t j = 0; j < grid.block_columns; ++j)
         visit(static_cast<size_t>(stored++), static_cast<size_t>(first + i * grid.columns() + j));
@@ -79,6 +84,16 @@ std::vector<int32_t> magnitude_pattern(const SparseGrid& grid, std::span<const f
         index);
   }
   return index;
+}
+
+std::vector<int32_t> with_unused_slots(const std::vector<int32_t>& index, int64_t used, int64_t slots) {
+  std::vector<int32_t> padded;
+  for (size_t at = 0; at < index.size(); at += static_cast<size_t>(used)) {
+    const auto cell = index.begin() + static_cast<int64_t>(at);
+    padded.insert(padded.end(), cell, cell + used);
+    padded.insert(padded.end(), static_cast<size_t>(slots - used), kUnusedSlot);
+  }
+  return padded;
 }
 
 std::vector<float> gather_stored(const SparseGrid& grid, std::span<const int32_t> index, std::span<const float> dense) {

@@ -27,13 +27,16 @@ class Sparsifier {
     find_weights();
     for (const size_t weight : chosen_) add_grid(model_.weights[weight]);
     set_slots();
-    for (Graph* graph : graphs()) *graph = transform::sparsify(*graph, grids_);
+    for (Graph* graph : graphs()) *graph = transform::sparsify(*graph, grids_, options_.evolve.every == 0);
     std::vector<StateTensor> weights;
     for (StateTensor& weight : model_.weights) {
       const auto found = grids_.find(weight.name);
       weights.push_back(found == grids_.end() ? std::move(weight) : stored(weight, found->second));
     }
     model_.weights = std::move(weights);
+    std::map<std::string, int64_t> last;
+    for (const auto& [name, grid] : grids_) last[name] = slots_of(grid, options_.density);
+    add_evolve(model_, options_.evolve, last, options_.seed);
     return std::move(model_);
   }
 
@@ -54,8 +57,13 @@ class Sparsifier {
   }
 
   void check_options() const {
-    if (!(options_.density > 0 && options_.density <= 1))
-      refuse("a density must be above 0 and at most 1", std::to_string(options_.density), "0.1, for example");
+    for (const double density : {options_.density, first_density()})
+      if (!(density > 0 && density <= 1))
+        refuse("a density must be above 0 and at most 1", std::to_string(density), "0.1, for example");
+    check_evolve(options_.evolve);
+    if (options_.evolve.every == 0 && options_.first_density)
+      refuse("a density that changes, of patterns that never change", std::to_string(first_density()),
+             "no first density, or a number of steps from one change to the next");
     if (options_.block_rows < 1 || options_.block_columns < 1)
       refuse("a block has at least one row and one column", times(options_.block_rows, options_.block_columns), "");
     if (options_.cells < 1 || options_.cells_t2 < 1)
@@ -66,6 +74,14 @@ class Sparsifier {
     };
     one_of("distribution", options_.distribution, {"uniform", "erk"});
     one_of("pattern", options_.pattern, {"random", "magnitude"});
+  }
+
+  double first_density() const { return options_.first_density.value_or(options_.density); }
+  double most_density() const { return std::max(options_.density, first_density()); }
+  /// The stored blocks of a cell that has slots for the greatest density.
+  int64_t slots_of(const SparseGrid& grid, double density) const {
+    const double slots = density / most_density() * static_cast<double>(grid.slots);
+    return std::clamp<int64_t>(std::llround(slots), 1, grid.slots);
   }
 
   /// A weight of one dimension, which a pattern with a star passes over.
@@ -154,7 +170,7 @@ class Sparsifier {
       double wanted = 0, share = 0;
       for (const auto& [name, grid] : grids_) {
         const double elements = static_cast<double>(grid.rows() * grid.columns());
-        wanted += elements * (options_.density - (full.count(name) ? 1 : 0));
+        wanted += elements * (most_density() - (full.count(name) ? 1 : 0));
         if (!full.count(name)) share += static_cast<double>(grid.rows() + grid.columns());
       }
       settled = true;
@@ -172,7 +188,7 @@ class Sparsifier {
     std::map<std::string, double> densities;
     if (options_.distribution == "erk") densities = erk_densities();
     for (auto& [name, grid] : grids_) {
-      const double density = densities.empty() ? options_.density : densities.at(name);
+      const double density = densities.empty() ? most_density() : densities.at(name);
       grid.slots = std::llround(density * static_cast<double>(grid.blocks()));
       if (grid.slots >= std::min(kFewestSlots, grid.blocks())) continue;
       refuse("a cell would store too few blocks",
@@ -210,8 +226,11 @@ class Sparsifier {
       refuse("a pattern by magnitude needs weights to begin from",
              "'" + weight.name + "', whose first numbers are drawn", "trained weights",
              "Begin from the weights of a file, or choose the pattern \"random\"");
+    SparseGrid used = grid;
+    used.slots = slots_of(grid, first_density());
     const std::vector<int32_t> pattern =
-        by_magnitude ? magnitude_pattern(grid, dense) : random_pattern(grid, options_.seed, name);
+        with_unused_slots(by_magnitude ? magnitude_pattern(used, dense) : random_pattern(used, options_.seed, name),
+                          used.slots, grid.slots);
     std::vector<LogicalAxis> axes;
     for (size_t dim = 0; dim < 2; ++dim)
       axes.push_back((dim == 0 ? grid.cells_down : grid.cells_across) > 1 ? weight.axes[dim] : LogicalAxis{});

@@ -4,10 +4,12 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "ramet/model/evolve.h"
 #include "ramet/model/model.h"
 #include "ramet/ops/sparse.h"
 
@@ -25,6 +27,10 @@ struct SparsifyOptions {
   std::string distribution = "uniform";  ///< or "erk"
   std::string pattern = "random";        ///< or "magnitude"
   uint64_t seed = 0;                     ///< of random patterns
+  /// The density that patterns begin with, where it is another than `density`, to which they then change; cells have
+  /// slots for the greater one.
+  std::optional<double> first_density{};
+  EvolveOptions evolve{};
 };
 
 /// Gives the first numbers of a dense weight, or nothing where they are drawn.
@@ -61,6 +67,8 @@ ReadBytes dense_reader(const Model& model, ReadBytes read);
 /// its parts where the blocks of none lie in two parts.
 void export_sparse_weights(const std::filesystem::path& path, const Model& model, const ReadBytes& read);
 
+/// An index of `slots` slots a cell of one whose cells have `used`: the others are unused.
+std::vector<int32_t> with_unused_slots(const std::vector<int32_t>& index, int64_t used, int64_t slots);
 /// In each cell `slots` of its blocks, each set of blocks equally likely: what an index holds.
 std::vector<int32_t> random_pattern(const SparseGrid& grid, uint64_t seed, const std::string& name);
 /// In each cell the `slots` blocks with the greatest sums of absolute values; of equal sums the lower block.

@@ -35,9 +35,26 @@ Tensor neighbor_sum(Tensor x, const NeighborLists& lists, Tensor weight = {}, bo
 /// heads], or [B, E] with heads = 0.
 Tensor neighbor_dot(Tensor a, Tensor b, const NeighborLists& lists, int64_t heads = 0);
 
-/// Distances between the rows a [G, M, D] and the columns b [G, K, T D] of each group (ops/pair_distance.h): the norm of
-/// a - sum over terms of w * b, f32 [G, M, K]. `norm`: "l1", "squares" (without a root), "complex" or "box". `w` [G, M, T
-/// D] is invalid for one term without weights; of "box" it holds widths [G, M, D].
+/// Pairs of nodes with their distances f32 [B, P] (ops/radial.h): an edge in each direction.
+struct PairLists {
+  Tensor distance, ptr, second;
+};
+/// For each row the sum over its pairs of the filter at their distance times the other row: x [B, N, F] -> [B, N, F].
+/// The filter is read from `table` [G, F] with rows at distances 0 to `cutoff`, between which cubic polynomials lie.
+Tensor table_filter_sum(Tensor x, const PairLists& pairs, Tensor table, double cutoff);
+
+/// Two layers with a shifted softplus between them, on Gaussians of the distance: w1 [H, K], b1 [H], w2 [F, H], b2 [F].
+struct FilterNetwork {
+  Tensor w1, b1, w2, b2;
+};
+/// The same with a network's filter, which exists for a few pairs at a time only. The network's result is multiplied by
+/// (cos(pi distance / cutoff) + 1) / 2. Gaussian k of K has its centre at cutoff k / (K - 1), and the distance of two
+/// centres as its deviation.
+Tensor network_filter_sum(Tensor x, const PairLists& pairs, const FilterNetwork& network, double cutoff);
+
+/// Distances between the rows a [G, M, D] and the columns b [G, K, T D] of each group (ops/pair_distance.h): the norm
+/// of a - sum over terms of w * b, f32 [G, M, K]. `norm`: "l1", "squares" (without a root), "complex" or "box". `w` [G,
+/// M, T D] is invalid for one term without weights; of "box" it holds widths [G, M, D].
 Tensor pair_distance(Tensor a, Tensor b, const std::string& norm, Tensor w = {});
 
 }  // namespace ramet::ops

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "ramet/ops/build.h"
+#include "ramet/ops/sparse.h"
 
 namespace ramet::ops {
 
@@ -41,5 +42,41 @@ Tensor sparse_scatter_add(Tensor numbers, Tensor rows, Tensor index, const Spars
 /// depth], v [..., keys, width] -> [..., queries, width]. All leading dimensions share the index.
 Tensor sparse_attention(Tensor q, Tensor k, Tensor v, Tensor index, const SparseCell& cell, int64_t block_rows,
                         int64_t block_columns, double scale, const std::string& keep = "all");
+
+// Patterns that change (ops/sparse_evolve.h).
+
+struct SparseEvolveOptions {
+  SparseGrid grid;
+  double prune_ratio = 0.5;
+  std::string prune_schedule = "cosine";  ///< "linear", "constant"
+  int64_t prune_end = 0;                  ///< steps done when the ratio is 0
+  int64_t first = 0, last = 0;            ///< stored blocks of a cell, until `ramp_begin` and from `ramp_end` on
+  int64_t ramp_begin = 0, ramp_end = 0;
+  bool regrow_pruned = false;  ///< drawn blocks may be such as were just dropped
+  int64_t seed = 0;
+  std::string random_name{};  ///< logical tensor of its random numbers
+  std::string age = "auto";   ///< whose steps correct the moments of a new block: "own", "shared", "auto"
+  std::string norm = "l1";    ///< of gradients by which candidates are found
+};
+/// The next index, and of each slot the slot that it had before, -1 of new blocks. `counter` is the scalar input
+/// i64[2]; `candidates` are those of sparse_candidates, or not valid: new blocks are drawn.
+std::pair<Tensor, Tensor> sparse_evolve(Tensor index, Tensor scores, Tensor counter, Tensor candidates,
+                                        const SparseEvolveOptions& options);
+/// x [R, C, slots, ...] with each slot's part in its new slot, and `fresh` [] in the parts of new blocks.
+Tensor sparse_carry(Tensor source, Tensor x, Tensor fresh);
+/// The set of blocks that were ever stored, as bits i32 [R, C, words], with those of `index`; and f32 [R, C]: how many
+/// they are.
+std::pair<Tensor, Tensor> sparse_explore(Tensor explored, Tensor index, const SparseGrid& grid);
+/// The blocks that are not stored with the greatest norms ("l1", "l2" or "max") of the gradient a^T b.
+Tensor sparse_candidates(Tensor a, Tensor b, Tensor index, const SparseGrid& grid, const std::string& norm);
+
+struct AdamOwnSteps {
+  Tensor births;   ///< f32 of the weight's shape: the number of updates before each element was new
+  Tensor updates;  ///< f32[]: before this one
+  Tensor rate, grad_scale;
+};
+/// Adam whose moments are corrected by the steps of each element: t = 1 + updates - birth.
+AdamResult adam_by_own_steps(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamOwnSteps& scalars,
+                             const AdamOptions& options, const StateForm& form = {});
 
 }  // namespace ramet::ops

@@ -126,6 +126,7 @@ const std::map<std::string_view, Gradient>& gradients() {
          return std::vector{multiply(l.g, scale(exp(negate(map_unary("square", l.a))), factor))};
        }},
       {"lgamma", [](const Local& l) { return std::vector{multiply(l.g, map_unary("digamma", l.a))}; }},
+      {"digamma", [](const Local& l) { return std::vector{multiply(l.g, map_unary("trigamma", l.a))}; }},
       {"clamp",
        [](const Local& l) {
          return std::vector{l.g.builder->op("clamp_grad", {l.a, l.g}, {{"parameter", l.p}, {"second", l.q}})};

@@ -84,6 +84,22 @@ double digamma(double a) {
       (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
   return std::log(a) - 0.5 / a - series - sum;
 }
+/// The derivative of digamma: by recurrence up to 10, then the asymptotic series (Abramowitz and Stegun, 6.4.12).
+double trigamma(double a) {
+  if (a <= 0) {
+    const double turn = a - std::nearbyint(a), sine = std::sin(M_PI * turn);
+    if (std::isinf(a)) return std::nan("");
+    return turn == 0 ? HUGE_VAL : M_PI * M_PI / (sine * sine) - trigamma(1 - a);
+  }
+  if (std::isinf(a)) return 0;
+  double sum = 0;
+  for (; a < 10; a += 1) sum += 1 / (a * a);
+  const double u = 1 / a, z = u * u;
+  const double series =
+      z *
+      (1.0 / 6 - z * (1.0 / 30 - z * (1.0 / 42 - z * (1.0 / 30 - z * (5.0 / 66 - z * (691.0 / 2730 - z * 7 / 6))))));
+  return u * (1 + 0.5 * u + series) + sum;
+}
 double log_gamma(double a) {
   int sign;
   return lgamma_r(a, &sign);  // which has no state, as std::lgamma has
@@ -173,6 +189,7 @@ std::vector<MapOpInfo> make_table() {
       {"erfc", 1, 0, T::kFloat, false, 60, "1 - erf(a)", FLOATS(std::erfc(a)), nullptr},
       {"lgamma", 1, 0, T::kFloat, false, 150, "log of |Gamma(a)|", FLOATS(log_gamma(a)), nullptr},
       {"digamma", 1, 0, T::kFloat, false, 150, "derivative of log Gamma", FLOATS(digamma(a)), nullptr},
+      {"trigamma", 1, 0, T::kFloat, false, 150, "derivative of digamma", FLOATS(trigamma(a)), nullptr},
       {"floor", 1, 0, T::kFloat, false, 1, "down to an integer", FLOATS(std::floor(a)), nullptr},
       {"ceil", 1, 0, T::kFloat, false, 1, "up to an integer", FLOATS(std::ceil(a)), nullptr},
       {"round", 1, 0, T::kFloat, false, 1, "to the nearest integer, halves to even", FLOATS(std::nearbyint(a)),

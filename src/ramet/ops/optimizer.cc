@@ -1,6 +1,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/hash.h"
 #include "ramet/ops/build.h"
+#include "ramet/ops/build_sparse.h"
 #include "ramet/ops/exact_sum.h"
 #include "ramet/ops/network_rules.h"
 #include "ramet/ops/optimizer_rules.h"
@@ -63,7 +64,14 @@ std::vector<TensorType> infer_sgd(const NodeSignature& node) {
 
 std::vector<TensorType> infer_adam(const NodeSignature& node) {
   check_adam_attributes(node);
-  check_update(node, {"w", "g", "m", "v"}, {"lr", "correction1", "correction2", "grad_scale"});
+  if (node.attributes.get_bool_or("own_steps", false)) {
+    // Kernels have a table of corrections, up to the one that is 1 in f32.
+    for (const char* beta : {"beta1", "beta2"}) rate_attribute(node, beta, 0, 0.99999);
+    check_update(node, {"w", "g", "m", "v", "birth"}, {"lr", "updates", "grad_scale"});
+    require_dtype(node, 4, "birth", {DType::kF32});
+  } else {
+    check_update(node, {"w", "g", "m", "v"}, {"lr", "correction1", "correction2", "grad_scale"});
+  }
   return with_low(node, {node.inputs[0], node.inputs[2], node.inputs[3]});
 }
 
@@ -154,9 +162,12 @@ void register_optimizer_ops(OpRegistry& registry) {
       state_op("adam",
                "(w, g, m, v, lr, correction1, correction2, grad_scale) -> w', m', v': m' = m + (1-beta1)(d-m), "
                "v' = beta2 v + (1-beta2) d^2, w' = w - lr (m'/correction1) / (sqrt(v'/correction2) + epsilon), "
-               "d = grad_scale g (+ weight_decay w; decoupled: w is first multiplied by 1 - lr weight_decay)",
+               "d = grad_scale g (+ weight_decay w; decoupled: w is first multiplied by 1 - lr weight_decay). With "
+               "own_steps (w, g, m, v, birth, lr, updates, grad_scale): the corrections of an element are those after "
+               "1 + updates - birth updates",
                8, 8, adam_attributes());
   adam.attributes.push_back({"decoupled", Kind::kBool, true, "weight decay apart from the moments (AdamW)"});
+  adam.attributes.push_back({"own_steps", Kind::kBool, false, "each element counts its own steps"});
   adam.infer = infer_adam;
   adam.cost = flops_each(15);
   registry.add(std::move(adam));
@@ -239,6 +250,17 @@ AdamResult adam(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamSc
   const std::vector<Tensor> inputs = hold_states(
       form, {weight, gradient, m, v, scalars.rate, scalars.correction1, scalars.correction2, scalars.grad_scale},
       attributes);
+  const auto outputs = weight.builder->ops("adam", inputs, std::move(attributes));
+  return {outputs[0], outputs[1], outputs[2], low_of(form, outputs)};
+}
+
+AdamResult adam_by_own_steps(Tensor weight, Tensor gradient, Tensor m, Tensor v, const AdamOwnSteps& scalars,
+                             const AdamOptions& options, const StateForm& form) {
+  Attributes attributes = attributes_of(options);
+  attributes.set("decoupled", options.decoupled);
+  attributes.set("own_steps", true);
+  const std::vector<Tensor> inputs = hold_states(
+      form, {weight, gradient, m, v, scalars.births, scalars.rate, scalars.updates, scalars.grad_scale}, attributes);
   const auto outputs = weight.builder->ops("adam", inputs, std::move(attributes));
   return {outputs[0], outputs[1], outputs[2], low_of(form, outputs)};
 }

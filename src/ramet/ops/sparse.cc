@@ -155,18 +155,27 @@ void check_sparse_index(const NodeSignature& node, const SparseGrid& grid, const
   const int64_t blocks = grid.blocks();
   for (int64_t cell = 0; cell < patterns * grid.cells(); ++cell, index += grid.slots) {
     int64_t before = -1;
+    bool ends = false;
     for (int64_t slot = 0; slot < grid.slots; ++slot) {
-      if (index[slot] > before && index[slot] < blocks) {
+      ends = ends || index[slot] == kUnusedSlot;
+      if (ends ? index[slot] == kUnusedSlot : index[slot] > before && index[slot] < blocks) {
         before = index[slot];
         continue;
       }
       throw Error({.what = "the numbers of stored blocks must ascend, and lie in their cell",
                    .where = node.text() + ", cell " + std::to_string(cell) + ", slot " + std::to_string(slot),
                    .found = std::to_string(index[slot]) + " behind " + std::to_string(before),
-                   .expected = "a greater number, at most " + std::to_string(blocks - 1)},
+                   .expected = ends ? "no number behind an unused slot"
+                                    : "a greater number, at most " + std::to_string(blocks - 1)},
                   ErrorKind::kFailure);
     }
   }
+}
+
+int64_t used_slots(const SparseGrid& grid, const int32_t* index) {
+  int64_t used = grid.slots;
+  while (used > 0 && index[used - 1] == kUnusedSlot) --used;
+  return used;
 }
 
 std::optional<SparseWork> sparse_work(const NodeSignature& node) {

@@ -15,11 +15,14 @@ namespace ramet::ops {
 // first step, whatever the pattern is.
 //
 // - values [R, C, slots, block rows, block columns]: the stored blocks;
-// - index i32 [R, C, slots]: of each, its number in its cell (row of blocks by row of blocks), ascending.
+// - index i32 [R, C, slots]: of each, its number in its cell (row of blocks by row of blocks), ascending. Behind the
+//   stored blocks of a cell there may be unused slots, kUnusedSlot. Nothing reads their values; results have 0 there.
 //
 // An element of a product is, for each cell along the sum, one chain of fused multiply-adds over the stored elements in
 // ascending logical order, from +0, in f32; the cells' sums meet in a balanced tree (ops/reduce_order.h). A zero does
 // not show in such a chain, so the size of the blocks, and stored zeros, change no bit.
+
+inline constexpr int32_t kUnusedSlot = -1;
 
 /// A grid of cells and blocks.
 struct SparseGrid {
@@ -122,7 +125,11 @@ SparseGrid sparse_grid_of(const NodeSignature& node, size_t at, const std::vecto
 /// The attribute `name`: two positive numbers.
 std::vector<int64_t> sparse_pair(const NodeSignature& node, const std::string& name);
 
-/// Throws Error unless the numbers of every cell ascend within the cell's blocks. `index` is what a node's index holds.
+/// Throws Error unless the numbers of every cell ascend within the cell's blocks, before its unused slots. `index` is
+/// what a node's index holds.
 void check_sparse_index(const NodeSignature& node, const SparseGrid& grid, const int32_t* index, int64_t patterns = 1);
+
+/// How many slots of the cell with this index are used.
+int64_t used_slots(const SparseGrid& grid, const int32_t* index);
 
 }  // namespace ramet::ops

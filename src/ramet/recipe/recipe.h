@@ -39,7 +39,9 @@ struct Recipe {
     struct {
       int64_t layers = 2, hidden = 16, heads = 8;
       double dropout = 0.5, attention_dropout = 0;
-      std::string readout = "sum";
+      std::string readout = "sum", loss = "squared";
+      double diagonal = 0, cutoff = 10;
+      int64_t gaussians = 50, filter_points = 0;
     } graph;
     // Of embeddings of knowledge graphs (model/knowledge.h).
     struct {
@@ -70,7 +72,8 @@ struct Recipe {
     // Of graphs (graphs/graph_source.h).
     struct {
       std::string set, features = "node.x", label = "node.y", split, train = "train", held_out = "validation";
-      std::string batch = "count:1", oversize = "refuse";
+      std::string batch = "count:1", oversize = "refuse", edge_features, columns;
+      double factor = 1;
     } graphs;
     // Of knowledge graphs (graphs/triples.h).
     struct {
@@ -99,6 +102,12 @@ struct Recipe {
     double density = 0.1;
     int64_t block = 1, cells = 1, cells_t2 = 1;
     std::string distribution = "uniform", pattern = "random";
+    // Patterns that change (model/evolve.h).
+    int64_t every = 0;
+    double prune_ratio = 0.5, until = 1, ramp_from = 0.25, ramp_until = 0.75;
+    std::string prune_schedule = "cosine", score = "l1", regrow = "random", age = "auto";
+    bool regrow_pruned = false;
+    std::optional<double> first_density;
   } sparse;
 
   TrainOptions train;

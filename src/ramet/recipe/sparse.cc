@@ -12,6 +12,58 @@
 namespace ramet::recipe {
 namespace {
 
+EvolveOptions evolve_options(const Recipe& recipe) {
+  const auto& sparse = recipe.sparse;
+  return {.every = sparse.every,
+          .steps = recipe.train.steps,
+          .prune_ratio = sparse.prune_ratio,
+          .schedule = sparse.prune_schedule,
+          .until = sparse.until,
+          .score = sparse.score,
+          .regrow = sparse.regrow,
+          .regrow_pruned = sparse.regrow_pruned,
+          .age = sparse.age,
+          .ramp_from = sparse.ramp_from,
+          .ramp_until = sparse.ramp_until};
+}
+
+/// Throws Error for keys of patterns that change which contradict each other.
+void check_changes(const Recipe& recipe) {
+  const auto& sparse = recipe.sparse;
+  try {
+    check_evolve(evolve_options(recipe));
+  } catch (const Error& error) {
+    ErrorParts parts = error.parts();
+    parts.where = recipe.where("sparse." + parts.where);
+    throw Error(std::move(parts));
+  }
+  const std::string& precision = recipe.train.precision;
+  if (sparse.every > 0 && sparse.regrow == "gradient" && precision != "f32" && precision != "bf16")
+    throw Error({.what = "gradients of one micro-batch, which have no loss scale, need the range of f32",
+                 .where = recipe.where("sparse.regrow"),
+                 .found = "\"gradient\" with train.precision = \"" + precision + "\"",
+                 .expected = "f32 or bf16",
+                 .remedy = "Set sparse.regrow = \"random\""});
+  if (sparse.every > 0) return;
+  const Recipe::Sparse plain;
+  const std::pair<const char*, bool> given[] = {{"first_density", sparse.first_density.has_value()},
+                                                {"prune_ratio", sparse.prune_ratio != plain.prune_ratio},
+                                                {"prune_schedule", sparse.prune_schedule != plain.prune_schedule},
+                                                {"until", sparse.until != plain.until},
+                                                {"score", sparse.score != plain.score},
+                                                {"regrow", sparse.regrow != plain.regrow},
+                                                {"regrow_pruned", sparse.regrow_pruned != plain.regrow_pruned},
+                                                {"age", sparse.age != plain.age},
+                                                {"ramp_from", sparse.ramp_from != plain.ramp_from},
+                                                {"ramp_until", sparse.ramp_until != plain.ramp_until}};
+  for (const auto& [key, is_given] : given)
+    if (is_given)
+      throw Error({.what = "a key of patterns that change, which never change",
+                   .where = recipe.where(std::string("sparse.") + key),
+                   .found = "sparse.every = 0",
+                   .remedy = "Say how often patterns change: sparse.every = 100, for example"});
+}
+
 std::vector<std::string> words_of(const std::string& text) {
   std::istringstream stream(text);
   std::vector<std::string> words;
@@ -49,11 +101,11 @@ void check_sparse(const Recipe& recipe) {
                    .where = recipe.where("sparse.weights"),
                    .found = "train.scaling = \"" + recipe.train.scaling + "\"",
                    .remedy = "Set train.scaling = \"none\""});
+    check_changes(recipe);
     return;
   }
-  for (const char* key :
-       {"sparse.density", "sparse.block", "sparse.cells", "sparse.cells_t2", "sparse.distribution", "sparse.pattern"})
-    if (recipe.places.count(key))
+  for (const auto& [key, place] : recipe.places)
+    if (key.starts_with("sparse.") && key != "sparse.weights")
       throw Error({.what = "a key of sparse weights without a sparse weight",
                    .where = recipe.where(key),
                    .remedy = "Name the weights: sparse.weights = \"*.weight\", for example"});
@@ -72,9 +124,11 @@ Model with_sparse_weights(const Recipe& recipe, Model model, bool begins) {
                           .cells_t2 = sparse.cells_t2,
                           .distribution = sparse.distribution,
                           .pattern = sparse.pattern,
-                          .seed = static_cast<uint64_t>(recipe.train.seed)};
-  // The pattern of a checkpoint replaces this one.
-  if (!begins) options.pattern = "random";
+                          .seed = static_cast<uint64_t>(recipe.train.seed),
+                          .first_density = sparse.first_density,
+                          .evolve = evolve_options(recipe)};
+  // The pattern of a checkpoint replaces this one. Nothing changes it.
+  if (!begins) options.pattern = "random", options.evolve.every = 0;
   try {
     return sparsify(std::move(model), options, [&](const StateTensor& weight) {
       const auto found = dense.find(weight.name);

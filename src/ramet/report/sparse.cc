@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ramet/model/sparsify.h"
+#include "ramet/ops/sparse_evolve.h"
 
 namespace ramet::report {
 namespace {
@@ -28,6 +29,27 @@ std::string form_text(const SparseGrid& grid) {
                    static_cast<long long>(grid.block_columns));
 }
 
+/// How patterns change, if they do.
+std::string change_text(const model::Model& model) {
+  for (const model::NamedGraph& program : model.programs)
+    for (NodeId id = 0; id < static_cast<NodeId>(program.graph.nodes().size()); ++id) {
+      const Node& node = program.graph.node(id);
+      if (node.op->name != "sparse_evolve") continue;
+      const SparseEvolveForm form = sparse_evolve_form(program.graph.signature(id));
+      const auto share = [&](int64_t stored) { return density_of(stored, form.grid.blocks()); };
+      std::string text = "  patterns change " + text_of(program.when) + ": prune ratio " +
+                         formatted("%g", form.prune_ratio) + " (" + node.attributes.get_string("prune_schedule") +
+                         (form.prune_ratio > 0 ? ", until step " + std::to_string(form.prune_end) : "") + "), growth " +
+                         (form.by_gradient ? "by gradient" : "at random") + "\n";
+      if (form.first != form.last)
+        text += formatted("  density from %.4f to %.4f, between steps %lld and %lld: %s\n", share(form.first),
+                          share(form.last), static_cast<long long>(form.ramp_begin),
+                          static_cast<long long>(form.ramp_end), "memory is that of the greater one");
+      return text;
+    }
+  return "";
+}
+
 }  // namespace
 
 std::string sparse_text(const model::Model& model) {
@@ -48,7 +70,7 @@ std::string sparse_text(const model::Model& model) {
   for (const auto& [form, names] : forms)
     text += "  " + std::to_string(names.size()) + " of " + form + ": " + names.front() +
             (names.size() > 1 ? " ... " + names.back() : "") + "\n";
-  return text;
+  return text + change_text(model);
 }
 
 std::string sparse_json(const model::Model& model) {

@@ -49,14 +49,4 @@ double rising_decay(double rate, int64_t step) {
   return 1 - plain_exp(-rate * plain_log(static_cast<double>(step) + 1));
 }
 
-double bias_correction(double beta, int64_t step) {
-  // By squaring: at most 64 products, always in the same order.
-  double power = 1, square = beta;
-  for (uint64_t n = static_cast<uint64_t>(step) + 1; n > 0; n >>= 1) {
-    if (n & 1) power *= square;
-    square *= square;
-  }
-  return 1 - power;
-}
-
 }  // namespace ramet::train

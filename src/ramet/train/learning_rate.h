@@ -22,9 +22,6 @@ double batch_scaling(const TrainOptions& options);
 /// cosine and powers are computed by series of our own, not by the C library.
 double learning_rate_at(const TrainOptions& options, int64_t step);
 
-/// 1 - beta^t for t = step + 1 (Kingma & Ba 2015): the correction of a moment that began at zero.
-double bias_correction(double beta, int64_t step);
-
 /// 1 - t^-rate for t = step + 1: Adafactor's decay of second moments (Shazeer & Stern, arXiv 1804.04235, section 7.2).
 double rising_decay(double rate, int64_t step);
 

@@ -77,7 +77,7 @@ void StateLoader::write_first(const StateTensor& state) {
   if (state.low_half) return;  // written with its weight
   ThreadTeam team(threads_);
   const auto seed = static_cast<uint64_t>(options_.seed);
-  if (!weight && state.kind != StateKind::kOptimizer) {
+  if (!weight && (state.kind != StateKind::kOptimizer || !is_floating(state.type.dtype))) {
     std::vector<std::byte> bytes(static_cast<size_t>(state.type.bytes()));
     initialize_as_held(state, seed, bytes, team);
     cluster_.write_state(state, 0, bytes);

@@ -8,6 +8,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
 #include "ramet/ops/build.h"
+#include "ramet/train/evolve.h"
 #include "ramet/train/groups.h"
 #include "ramet/train/held_weights.h"
 #include "ramet/train/optimizers/optimizer.h"
@@ -273,6 +274,26 @@ StepProgram make_program(const Model& model, const TrainOptions& options, const 
   return {name, std::move(held), evaluates ? When::on_request() : found->when};
 }
 
+/// The program before `program` that finds the new blocks of sparse weights by the gradient of the loss in the first
+/// micro-batch.
+StepProgram make_candidates(const Model& model, const TrainOptions& options, const StepProgram& program) {
+  const std::vector<LossPart> losses = loss_parts(model, options);
+  if (losses.size() > 1)
+    throw Error({.what = "new blocks are found by the gradient of one loss",
+                 .where = "program '" + program.name + "'",
+                 .found = "a loss of " + std::to_string(losses.size()) + " parts",
+                 .expected = "new blocks that are drawn"});
+  const auto ordered = [&](const Graph& graph) {
+    return set_chunks(with_sums(graph, model, options), options.chunks, model.weights);
+  };
+  const Graph both = differentiate(ordered(lower_precision(model.forward, precision_from_name(options.precision))),
+                                   losses.front().loss, values_by_gradient(model, program.graph));
+  std::vector<std::string> weights;
+  for (const StateTensor& weight : model.weights) weights.push_back(weight.name);
+  const Graph held = hold_weights(ordered(both), weights, held_form(options));
+  return {kCandidates, candidates_graph(model, program.graph, held), When::each_step(program.when.every, 0)};
+}
+
 }  // namespace
 
 TrainOptions with_order_of_sums(TrainOptions options, const Layout& layout) {
@@ -346,7 +367,12 @@ StepGraph make_training_step(const Model& model, const TrainOptions& options) {
   step.micro = make_micro(model, aliased, parts, losses, options, compute);
   build_update(model, parts, losses, options, step);
   step.update = set_chunks(step.update, options.chunks, step.states);
-  for (const std::string& name : program_names(model)) step.programs.push_back(make_program(model, options, name));
+  for (const std::string& name : program_names(model)) {
+    StepProgram program = make_program(model, options, name);
+    if (grows_by_gradient(program.graph)) step.programs.push_back(make_candidates(model, options, program));
+    step.programs.push_back(std::move(program));
+  }
+  for (StepProgram& program : step.programs) program.graph = with_carried_states(model, options, step, program.graph);
   step.guards = model.guards;
   if (step.guards.empty()) step.guards.push_back("loss");
   step.guards.push_back("grad_norm");

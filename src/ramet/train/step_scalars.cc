@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ramet/base/error.h"
+#include "ramet/train/evolve.h"
 #include "ramet/train/groups.h"
 #include "ramet/train/learning_rate.h"
 #include "ramet/train/optimizers/optimizer.h"
@@ -71,6 +72,7 @@ std::vector<ScalarValue> step_scalars(const TrainOptions& options, int64_t step,
     for (const OptimizerScalar& scalar : find_optimizer(optimizer.kind).scalars)
       scalars.push_back({scalar.name + suffix, scalar.value(optimizer, updates)});
   }
+  scalars.push_back({kUpdates, static_cast<double>(updates)});
   scalars.push_back({"loss_scale", loss_scale.scale});
   scalars.push_back({"inverse_loss_scale", 1 / loss_scale.scale});
   return scalars;

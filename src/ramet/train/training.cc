@@ -18,6 +18,7 @@
 #include "ramet/model/sparsify.h"
 #include "ramet/train/all_ranks.h"
 #include "ramet/train/evaluate.h"
+#include "ramet/train/evolve.h"
 #include "ramet/train/facts.h"
 #include "ramet/train/groups.h"
 #include "ramet/train/held_weights.h"
@@ -187,6 +188,7 @@ Numbers Training::step(const StepScalars& given) {
   if (const auto real = feeder_->counted()) numbers.emplace_back("real_" + speed, static_cast<double>(*real) / seconds);
   numbers.emplace_back("data_seconds", feeder_->waited_seconds());
   if (cluster_->mesh().p > 1) numbers.emplace_back("bubble", results.waiting);
+  add_evolve_numbers(workload_.model, results, numbers);
   ++steps_done_;
   return numbers;
 }

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "ramet/ops/build.h"
+#include "ramet/train/evolve.h"
 #include "ramet/train/groups.h"
 #include "ramet/train/loss_scale.h"
 #include "ramet/train/optimizers/optimizer.h"
@@ -21,6 +23,7 @@ class UpdateBuilder {
       : model_(model), parts_(parts), losses_(losses), options_(options), step_(step), build_(step.update) {}
 
   void run() {
+    own_steps_ = own_step_values(model_, options_);
     find_shares();
     for (const StateTensor& weight : model_.weights) {
       if (is_frozen(options_, weight)) continue;
@@ -49,15 +52,34 @@ class UpdateBuilder {
     // Optimizers that the size of a gradient matters to get that of the unscaled model.
     if (optimizer.wants_true_size && trained.scale.gradient != 1)
       grad_scale = scale(grad_scale, trained.scale.gradient);
+    const Tensor births = births_of(weight);
     WeightUpdate made(optimizer, options_, own,
                       {.weight = weight,
                        .gradient = trained.gradient,
                        .rate = rate_of(trained),
                        .grad_scale = grad_scale,
                        .weight_decay = weight_decay_of(options_, trained.group, weight) * trained.scale.decay,
-                       .suffix = scalar_suffix(options_, trained.group)},
+                       .suffix = scalar_suffix(options_, trained.group),
+                       .births = births},
                       build_, step_.states);
     optimizer.build(made);
+  }
+
+  /// When the blocks of a sparse weight were new, for each element; not valid where all count steps together.
+  Tensor births_of(const StateTensor& weight) {
+    if (!own_steps_.count(weight.name)) return {};
+    const Shape& shape = weight.type.shape;
+    StateTensor state{births_name(weight.name),
+                      {DType::kF32, Shape{shape[0], shape[1], shape[2], 1, 1}},
+                      StateKind::kOptimizer,
+                      {},
+                      weight.group,
+                      weight.axes};
+    state.of = weight.name;
+    state.role = "birth";
+    step_.states.push_back(state);
+    const Tensor births = build_.state(state.name, DType::kF32, state.type.shape);
+    return state.type.shape == shape ? births : broadcast_to(births, shape);
   }
 
   /// How a weight is scaled: of a tied one the first reader that is no last product, for the sum of all gradients.
@@ -142,7 +164,8 @@ class UpdateBuilder {
       // Of the model's own, unscaled gradients: what the norm is clipped to keeps its meaning.
       const double own = trained.scale.gradient;
       Tensor gradient = trained.gradient;
-      if (own != 1) gradient = scale(gradient.type().dtype == DType::kF32 ? gradient : cast(gradient, DType::kF32), own);
+      if (own != 1)
+        gradient = scale(gradient.type().dtype == DType::kF32 ? gradient : cast(gradient, DType::kF32), own);
       squares.push_back(sum_squares(gradient));
     }
     const double count = shares_.empty() ? static_cast<double>(options_.accumulation) : 1;
@@ -200,6 +223,7 @@ class UpdateBuilder {
   const TrainOptions& options_;
   StepGraph& step_;
   GraphBuilder build_;
+  std::set<std::string> own_steps_;  ///< weights whose blocks count their own steps
   std::vector<Trained> trained_;
   std::vector<Tensor> sums_;    ///< over micro-batches, as they are held
   std::vector<Tensor> shares_;  ///< one a part of the loss with a denominator

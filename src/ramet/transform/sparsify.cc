@@ -28,7 +28,7 @@ std::string other_use(const Graph& graph, const std::string& weight) {
   return "";
 }
 
-Graph sparsify(const Graph& graph, const std::map<std::string, SparseGrid>& grids) {
+Graph sparsify(const Graph& graph, const std::map<std::string, SparseGrid>& grids, bool fixed) {
   struct Stored {
     Tensor values, index;
     SparseCell cell;
@@ -49,7 +49,7 @@ Graph sparsify(const Graph& graph, const std::map<std::string, SparseGrid>& grid
     const Shape values{grid.cells_down, grid.cells_across, grid.slots, grid.block_rows, grid.block_columns};
     stored[input.value] = {build.state(values_name(name), graph.type(input.value).dtype, values),
                            build.state(index_name(name), DType::kI32, index),
-                           {grid.cell_rows, grid.cell_columns, true}};
+                           {grid.cell_rows, grid.cell_columns, fixed}};
   }
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     const Node& node = graph.node(id);

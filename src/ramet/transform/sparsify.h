@@ -16,7 +16,7 @@ std::string index_name(const std::string& weight);
 std::string other_use(const Graph& graph, const std::string& weight);
 
 /// The graph with block-sparse products in place of those by the named weights. The states `values_name` and
-/// `index_name` replace each weight.
-Graph sparsify(const Graph& graph, const std::map<std::string, SparseGrid>& grids);
+/// `index_name` replace each weight. `fixed`: their patterns never change.
+Graph sparsify(const Graph& graph, const std::map<std::string, SparseGrid>& grids, bool fixed = true);
 
 }  // namespace ramet::transform

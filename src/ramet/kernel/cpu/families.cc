@@ -18,6 +18,7 @@ void add_all(Backend& backend) {
   add_cpu_take(backend);
   add_cpu_sparse(backend);
   add_cpu_neighbors(backend);
+  add_cpu_radial(backend);
   add_cpu_pairs(backend);
   add_cpu_sparse_rows(backend);
   add_cpu_order(backend);

@@ -59,6 +59,7 @@ RAMET_WIDE_OP(HypotOp, Hypot(d, a, b))
 RAMET_WIDE_OP(ErfcOp, Erfc(d, a))
 RAMET_WIDE_OP(LgammaOp, Lgamma(d, a))
 RAMET_WIDE_OP(DigammaOp, Digamma(d, a))
+RAMET_WIDE_OP(TrigammaOp, Trigamma(d, a))
 #undef RAMET_WIDE_OP
 
 /// Element by element.
@@ -74,16 +75,27 @@ void run_each(const StepCall& call) {
 
 StepFunction FindWideStep(std::string_view name) {
   static constexpr std::pair<std::string_view, StepFunction> kTable[] = {
-      {"exp2", &run<Exp2Op>},       {"log2", &run<Log2Op>},
-      {"log10", &run<Log10Op>},     {"tan", &run<TanOp>},
-      {"sinh", &run<SinhOp>},       {"cosh", &run<CoshOp>},
-      {"asinh", &run<AsinhOp>},     {"acosh", &run<AcoshOp>},
-      {"atanh", &run<AtanhOp>},     {"asin", &run<AsinOp>},
-      {"acos", &run<AcosOp>},       {"atan", &run<AtanOp>},
-      {"atan2", &run<Atan2Op>},     {"hypot", &run<HypotOp>},
-      {"erfc", &run<ErfcOp>},       {"lgamma", &run<LgammaOp>},
-      {"digamma", &run<DigammaOp>}, {"remainder", &run_each<remainder_of>},
-      {"fmod", &run_each<fmod_of>}, {"floor_divide", &run_each<floor_quotient_of>}};
+      {"exp2", &run<Exp2Op>},
+      {"log2", &run<Log2Op>},
+      {"log10", &run<Log10Op>},
+      {"tan", &run<TanOp>},
+      {"sinh", &run<SinhOp>},
+      {"cosh", &run<CoshOp>},
+      {"asinh", &run<AsinhOp>},
+      {"acosh", &run<AcoshOp>},
+      {"atanh", &run<AtanhOp>},
+      {"asin", &run<AsinOp>},
+      {"acos", &run<AcosOp>},
+      {"atan", &run<AtanOp>},
+      {"atan2", &run<Atan2Op>},
+      {"hypot", &run<HypotOp>},
+      {"erfc", &run<ErfcOp>},
+      {"lgamma", &run<LgammaOp>},
+      {"digamma", &run<DigammaOp>},
+      {"trigamma", &run<TrigammaOp>},
+      {"remainder", &run_each<remainder_of>},
+      {"fmod", &run_each<fmod_of>},
+      {"floor_divide", &run_each<floor_quotient_of>}};
   for (const auto& [known, function] : kTable)
     if (known == name) return function;
   return nullptr;

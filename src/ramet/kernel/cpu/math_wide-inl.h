@@ -294,6 +294,36 @@ HWY_INLINE V WideDigamma(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, infinity), infinity, result);
 }
 
+template <class D, class V>
+HWY_INLINE V WideTrigammaPositive(D d, V x) {
+  const V one = hn::Set(d, 1.0), eight = hn::Set(d, 8.0);
+  V y = x, sum = hn::Zero(d);
+  for (int i = 0; i < 8; ++i) {
+    const auto below = hn::Lt(y, eight);
+    const V u = hn::Div(one, y);
+    sum = hn::Add(sum, hn::IfThenElseZero(below, hn::Mul(u, u)));
+    y = hn::IfThenElse(below, hn::Add(y, one), y);
+  }
+  const V u = hn::Div(one, y), z = hn::Mul(u, u);
+  const V series =
+      hn::Mul(z, WidePolynomial(d, z, 1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6));
+  return hn::Add(sum, hn::Mul(u, hn::Add(one, hn::MulAdd(hn::Set(d, 0.5), u, series))));
+}
+/// The derivative of digamma: an infinity at 0 and the negative integers.
+template <class D, class V>
+HWY_INLINE V WideTrigamma(D d, V x) {
+  const V one = hn::Set(d, 1.0), infinity = hn::Inf(d), zero = hn::Zero(d);
+  const auto negative = hn::Lt(x, zero), far = hn::Eq(hn::Abs(x), infinity);
+  const V r = hn::Sub(x, hn::Round(x)), held = hn::IfThenElse(hn::Or(far, hn::Eq(x, zero)), one, x);
+  const V positive = WideTrigammaPositive(d, hn::IfThenElse(negative, hn::Sub(one, held), held));
+  const auto pole = hn::Or(hn::Eq(x, zero), hn::And(negative, hn::Eq(r, zero)));
+  const V cosecant = hn::Div(hn::Set(d, kPi), WideSinOfTurn(d, hn::IfThenElse(pole, hn::Set(d, 0.5), r)));
+  V result = hn::IfThenElse(negative, hn::Sub(hn::Mul(cosecant, cosecant), positive), positive);
+  result = hn::IfThenElse(pole, infinity, result);
+  result = hn::IfThenElse(hn::Eq(x, hn::Neg(infinity)), hn::NaN(d), result);
+  return hn::IfThenElse(hn::Eq(x, infinity), zero, result);
+}
+
 RAMET_WIDE(Exp2, WideExp2)
 RAMET_WIDE(Log2, WideLog2)
 RAMET_WIDE(Log10, WideLog10)
@@ -308,6 +338,7 @@ RAMET_WIDE(Atan, WideAtan)
 RAMET_WIDE(Erfc, WideErfc)
 RAMET_WIDE(Lgamma, WideLgamma)
 RAMET_WIDE(Digamma, WideDigamma)
+RAMET_WIDE(Trigamma, WideTrigamma)
 #undef RAMET_WIDE
 
 template <class D, class V>

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
 
+#include "ramet/base/plain_math.h"
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
 #include "ramet/kernel/cpu/optimizer.h"
@@ -41,6 +45,16 @@ void sgd(const UpdateArguments& call) {
   });
 }
 
+/// The reciprocals of the corrections of `count` elements.
+HWY_INLINE void correct(const UpdateArguments& call, int64_t i, int64_t count, Vf& inverse1, Vf& inverse2) {
+  const Df d;
+  const hn::RebindToSigned<Df> di;
+  const auto steps =
+      hn::Max(hn::Zero(di), hn::ConvertTo(di, hn::Sub(hn::Set(d, call.updates), load_part(call.birth + i, count))));
+  inverse1 = hn::GatherIndex(d, call.inverses1, hn::Min(steps, hn::Set(di, call.last_steps1)));
+  inverse2 = hn::GatherIndex(d, call.inverses2, hn::Min(steps, hn::Set(di, call.last_steps2)));
+}
+
 /// Moments and direction of Adam, written and given.
 HWY_INLINE Vf adam_direction(const UpdateArguments& call, int64_t i, int64_t count, Vf gradient) {
   const Df d;
@@ -50,8 +64,10 @@ HWY_INLINE Vf adam_direction(const UpdateArguments& call, int64_t i, int64_t cou
       hn::MulAdd(hn::Set(d, call.beta2), v, hn::Mul(hn::Set(d, call.one_less_beta2), hn::Mul(gradient, gradient)));
   store_part(next_m, call.m_out + i, count);
   store_part(next_v, call.v_out + i, count);
-  const Vf root = hn::Sqrt(hn::Mul(next_v, hn::Set(d, call.inverse_correction2)));
-  return hn::Div(hn::Mul(next_m, hn::Set(d, call.inverse_correction1)), hn::Add(root, hn::Set(d, call.epsilon)));
+  Vf inverse1 = hn::Set(d, call.inverse_correction1), inverse2 = hn::Set(d, call.inverse_correction2);
+  if (call.birth) correct(call, i, count, inverse1, inverse2);
+  const Vf root = hn::Sqrt(hn::Mul(next_v, inverse2));
+  return hn::Div(hn::Mul(next_m, inverse1), hn::Add(root, hn::Set(d, call.epsilon)));
 }
 
 void adam(const UpdateArguments& call) {
@@ -292,6 +308,25 @@ void run_from_exact(const StateNode&, const KernelContext& context) {
   *static_cast<float*>(context.outputs[0]) = exact_value(static_cast<const int64_t*>(context.inputs[0]));
 }
 
+/// Reciprocals of a moment's corrections by the number of steps before, up to the first that is 1.
+const std::vector<float>& inverse_corrections(double beta) {
+  static std::mutex mutex;
+  static std::map<double, std::vector<float>> known;
+  const std::lock_guard lock(mutex);
+  std::vector<float>& inverses = known[beta];
+  for (int64_t steps = 0; inverses.empty() || inverses.back() != 1; ++steps)
+    inverses.push_back(1 / static_cast<float>(bias_correction(beta, steps)));
+  return inverses;
+}
+
+/// What the tables give a node whose elements count their own steps.
+void set_tables(const Attributes& attributes, UpdateArguments& call) {
+  const auto& first = inverse_corrections(attributes.get_float("beta1"));
+  const auto& second = inverse_corrections(attributes.get_float("beta2"));
+  call.inverses1 = first.data(), call.last_steps1 = static_cast<int32_t>(first.size()) - 1;
+  call.inverses2 = second.data(), call.last_steps2 = static_cast<int32_t>(second.size()) - 1;
+}
+
 void set_moments(const Attributes& attributes, float correction1, float correction2, UpdateArguments& call) {
   call.one_less_beta1 = static_cast<float>(1 - attributes.get_float("beta1"));
   call.beta2 = static_cast<float>(attributes.get_float("beta2"));
@@ -327,23 +362,26 @@ void run_adam(const StateNode& state, const KernelContext& context) {
   UpdateArguments shared;
   const float decay = static_cast<float>(state.node.attributes.get_float("weight_decay"));
   const bool decoupled = state.node.attributes.get_bool("decoupled");
-  set_moments(state.node.attributes, scalar(context, 5), scalar(context, 6), shared);
-  shared.rate = scalar(context, 4);
+  const bool own_steps = state.node.attributes.get_bool_or("own_steps", false);
+  set_moments(state.node.attributes, own_steps ? 1 : scalar(context, 5), own_steps ? 1 : scalar(context, 6), shared);
+  if (own_steps) set_tables(state.node.attributes, shared), shared.updates = scalar(context, 6);
+  shared.rate = scalar(context, own_steps ? 5 : 4);
   shared.grad_scale = scalar(context, 7);
   if (decoupled)
     shared.keep = 1 - shared.rate * decay;
   else
     shared.weight_decay = decay;
-  const StateBlocks blocks(state,
-                           {.inputs = {{0, kPlain}, {1, kPlain}, {2, kMoment}, {3, kSquare}},
-                            .outputs = {{0, kPlain, 0}, {1, kMoment, 2}, {2, kSquare, 3}}},
-                           context);
+  StateTensors tensors{.inputs = {{0, kPlain}, {1, kPlain}, {2, kMoment}, {3, kSquare}},
+                       .outputs = {{0, kPlain, 0}, {1, kMoment, 2}, {2, kSquare, 3}}};
+  if (own_steps) tensors.inputs.push_back({4, kPlain});
+  const StateBlocks blocks(state, std::move(tensors), context);
   if (!std::isfinite(shared.grad_scale)) return blocks.keep();
   blocks.run([&](int64_t count, const float* const* in, float* const* out, int) {
     UpdateArguments block = shared;
     block.count = count;
     block.w = in[0], block.g = in[1], block.m = in[2], block.v = in[3];
     block.w_out = out[0], block.m_out = out[1], block.v_out = out[2];
+    if (own_steps) block.birth = in[4];
     cpu::update_loops().adam(block);
   });
 }

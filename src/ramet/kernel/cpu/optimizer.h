@@ -14,6 +14,11 @@ struct UpdateArguments {
   bool nesterov = false;
   float beta2 = 0, one_less_beta1 = 0, one_less_beta2 = 0, epsilon = 0;
   float inverse_correction1 = 1, inverse_correction2 = 1;
+  /// Where elements count their own steps: the number of updates when each began, the updates now, and both
+  /// reciprocals by the number of steps up to `last_steps`, of which all later ones are 1.
+  const float *birth = nullptr, *inverses1 = nullptr, *inverses2 = nullptr;
+  float updates = 0;
+  int32_t last_steps1 = 0, last_steps2 = 0;
   float keep = 1;  ///< decoupled decay: what w is multiplied by
 };
 

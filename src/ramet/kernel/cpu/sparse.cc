@@ -527,14 +527,61 @@ void run_outers(const NodeSignature& node, const ops::SparseOuterForm& form, con
   own.b = room.take<float>(grid.columns() * kOuterTokens);
   const DType dtype = node.inputs[0].dtype;
   const auto bytes = static_cast<int64_t>(size_of(dtype)) * form.tokens;
-  for (int64_t group = 0; group < form.groups.count; ++group)
+  for (int64_t group = 0; group < form.groups.count; ++group) {
+    float* out = static_cast<float*>(context.outputs[0]) + group * grid.stored_elements();
     run_outer(form, dtype, static_cast<const char*>(context.inputs[0]) + group * bytes * grid.rows(),
               static_cast<const char*>(context.inputs[1]) + group * bytes * grid.columns(),
-              {.grid = grid,
-               .lines = patterns.of(group),
-               .out = static_cast<float*>(context.outputs[0]) + group * grid.stored_elements()},
-              own, context.team);
+              {.grid = grid, .lines = patterns.of(group), .out = out}, own, context.team);
+    patterns.clear_unused(group, grid.block_elements() * 4, out);
+  }
 }
+
+}  // namespace
+
+cpu::OuterPatch::OuterPatch(DType dtype, int64_t rows, int64_t columns)
+    : dtype_(dtype), rows_(rows), columns_(columns), side_(rows % 4 == 0 && columns % 4 == 0 ? 4 : 1) {}
+
+int64_t cpu::OuterPatch::scratch_bytes() const {
+  const int64_t lines = rows_ / side_, blocks = lines * (columns_ / side_);
+  return cpu::scratch_bytes((lines + 1) * 4) + cpu::scratch_bytes((blocks + kAhead) * 4) +
+         cpu::scratch_bytes(blocks * 4) + cpu::scratch_bytes(lines * 4) + cpu::scratch_bytes(rows_ * kOuterTokens * 4) +
+         cpu::scratch_bytes(columns_ * kOuterTokens * 4) + cpu::scratch_bytes(rows_ * columns_ * 4);
+}
+
+const float* cpu::OuterPatch::run(const void* a, int64_t a_width, const void* b, int64_t b_width, int64_t tokens,
+                                  void* scratch, ThreadTeam& team) const {
+  const int64_t down = rows_ / side_, across = columns_ / side_, blocks = down * across;
+  Room room(scratch);
+  auto* first = room.take<int32_t>(down + 1);
+  auto* other = room.take<int32_t>(blocks + kAhead);
+  auto* block = room.take<int32_t>(blocks);
+  for (int64_t line = 0; line <= down; ++line) first[line] = static_cast<int32_t>(line * across);
+  for (int64_t e = 0; e < blocks + kAhead; ++e) other[e] = e < blocks ? static_cast<int32_t>(e % across * side_) : 0;
+  for (int64_t e = 0; e < blocks; ++e) block[e] = static_cast<int32_t>(e);
+  auto* next = room.take<int32_t>(down);
+  SparseOuter call{.grid = {1, 1, rows_, columns_, side_, side_, blocks},
+                   .lines = {.lines = down, .parts = 1, .high = side_, .first = first, .other = other, .block = block}};
+  float *left = room.take<float>(rows_ * kOuterTokens), *right = room.take<float>(columns_ * kOuterTokens);
+  call.a = left, call.b = right, call.out = room.take<float>(rows_ * columns_);
+  if (tokens == 0) std::fill_n(call.out, rows_ * columns_, 0.0f);
+  for (int64_t begin = 0; begin < tokens; begin += kOuterTokens) {
+    const int64_t count = std::min(kOuterTokens, tokens - begin);
+    call.tokens = (count + 31) / 32 * 32;
+    call.first = begin == 0;
+    const auto pack = [&](const void* source, int64_t width, int64_t features, float* to) {
+      team.split(features, kPanelTokens, [&](int64_t from, int64_t end, int) {
+        HWY_DYNAMIC_DISPATCH(SparsePack)(dtype_, source, width, begin, count, from, end, to);
+      });
+    };
+    pack(a, a_width, rows_, left);
+    pack(b, b_width, columns_, right);
+    team.split(down, 1,
+               [&](int64_t from, int64_t end, int) { HWY_DYNAMIC_DISPATCH(SparseOuterLines)(call, from, end, next); });
+  }
+  return call.out;
+}
+
+namespace {
 
 std::string refuse_types(const NodeSignature& node) {
   for (const TensorType* type : {&node.inputs[0], &node.inputs[1], &node.outputs[0]})
@@ -545,6 +592,8 @@ std::string refuse_types(const NodeSignature& node) {
 }  // namespace
 
 void add_cpu_sparse(Backend& backend) {
+  cpu::add_sparse_evolve(backend);
+  cpu::add_sparse_candidates(backend);
   cpu::add_hwy(
       backend, "sparse_matmul", refuse_types,
       [](const NodeSignature& node, int) {

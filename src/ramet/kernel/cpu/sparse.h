@@ -34,4 +34,28 @@ struct SparseOuter {
   float* out = nullptr;
 };
 
+/// The sums over tokens of a[t, i] b[t, j] for all i of some rows and all j of some columns, in the order of
+/// `sparse_outer`.
+class OuterPatch {
+ public:
+  OuterPatch(DType dtype, int64_t rows, int64_t columns);
+  int64_t scratch_bytes() const;
+  /// Operands of `tokens` rows of these widths, in elements. The sum of row i and column j of the patch is then at
+  /// element(i, j) of the result, which lies in `scratch` until the next call.
+  const float* run(const void* a, int64_t a_width, const void* b, int64_t b_width, int64_t tokens, void* scratch,
+                   ThreadTeam& team) const;
+  int64_t element(int64_t row, int64_t column) const {
+    const int64_t block = row / side_ * (columns_ / side_) + column / side_;
+    return (block * side_ + row % side_) * side_ + column % side_;
+  }
+
+ private:
+  DType dtype_;
+  int64_t rows_, columns_, side_;
+};
+
+/// Adds the kernels of patterns that change.
+void add_sparse_evolve(Backend& backend);
+void add_sparse_candidates(Backend& backend);
+
 }  // namespace ramet::kernel::cpu

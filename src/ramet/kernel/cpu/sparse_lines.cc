@@ -25,7 +25,6 @@ SparseLines make_lines(const SparseGrid& grid, bool transpose, const int32_t* in
   lines.high = transpose ? grid.block_columns : grid.block_rows;
   const int64_t keys = lines.lines * lines.parts, entries = grid.cells() * grid.slots;
   int32_t *first = room, *other = first + keys + 1, *block = other + entries + kAhead;
-  std::fill_n(other + entries, kAhead, 0);
   std::fill_n(first, keys + 1, 0);
   // Calls visit(key, along, number of the block) for the blocks in their order: `along` is the block's place in the
   // sum.
@@ -34,7 +33,8 @@ SparseLines make_lines(const SparseGrid& grid, bool transpose, const int32_t* in
     for (int64_t r = 0; r < grid.cells_down; ++r)
       for (int64_t c = 0; c < grid.cells_across; ++c) {
         int64_t row = 0, row_end = grid.blocks_across();
-        for (int64_t slot = 0; slot < grid.slots; ++slot, ++number) {
+        const int64_t cell_end = number + grid.slots;
+        for (; number < cell_end && index[number] != ops::kUnusedSlot; ++number) {
           for (; index[number] >= row_end; ++row) row_end += grid.blocks_across();
           const int64_t column = index[number] - (row_end - grid.blocks_across());
           if (transpose)
@@ -44,6 +44,7 @@ SparseLines make_lines(const SparseGrid& grid, bool transpose, const int32_t* in
             visit((r * grid.blocks_down() + row) * lines.parts + c, c * grid.cell_columns + column * grid.block_columns,
                   number);
         }
+        number = cell_end;
       }
   };
   walk([&](int64_t key, int64_t, int64_t) { ++first[key]; });
@@ -55,6 +56,8 @@ SparseLines make_lines(const SparseGrid& grid, bool transpose, const int32_t* in
   // Each start has moved to its end: the next key's start.
   std::copy_backward(first, first + keys, first + keys + 1);
   first[0] = 0;
+  std::fill(other + first[keys], other + entries + kAhead, 0);
+  std::fill(block + first[keys], block + entries, 0);
   lines.first = first, lines.other = other, lines.block = block;
   return lines;
 }
@@ -68,8 +71,11 @@ int64_t lines_scratch(const SparseGrid& grid, bool transpose, const ops::SparseG
 
 SparsePatterns::SparsePatterns(const NodeSignature& node, int input, const SparseGrid& grid, bool transpose,
                                const ops::SparseGroups& groups, const KernelContext& context, Room& room)
-    : own_index_(groups.own_index), lines_(room.take<SparseLines>(groups.patterns())) {
-  const auto* index = static_cast<const int32_t*>(context.inputs[static_cast<size_t>(input)]);
+    : grid_(grid),
+      own_index_(groups.own_index),
+      index_(static_cast<const int32_t*>(context.inputs[static_cast<size_t>(input)])),
+      lines_(room.take<SparseLines>(groups.patterns())) {
+  const int32_t* index = index_;
   ops::check_sparse_index(node, grid, index, groups.patterns());
   const int64_t size = scratch_bytes(lines_room(grid, transpose) * 4) / 4;
   int32_t* numbers = room.take<int32_t>(groups.patterns() * size);
@@ -78,6 +84,15 @@ SparsePatterns::SparsePatterns(const NodeSignature& node, int input, const Spars
       lines_[pattern] =
           make_lines(grid, transpose, index + pattern * grid.cells() * grid.slots, numbers + pattern * size);
   });
+}
+
+void SparsePatterns::clear_unused(int64_t group, int64_t bytes, void* blocks) const {
+  const int32_t* index = index_ + (own_index_ ? group * grid_.cells() * grid_.slots : 0);
+  auto* to = static_cast<char*>(blocks);
+  for (int64_t cell = 0; cell < grid_.cells(); ++cell, index += grid_.slots, to += grid_.slots * bytes) {
+    const int64_t used = ops::used_slots(grid_, index);
+    std::fill_n(to + used * bytes, (grid_.slots - used) * bytes, char{0});
+  }
 }
 
 }  // namespace ramet::kernel::cpu

@@ -56,9 +56,13 @@ class SparsePatterns {
   SparsePatterns(const NodeSignature& node, int input, const ops::SparseGrid& grid, bool transpose,
                  const ops::SparseGroups& groups, const KernelContext& context, Room& room);
   const SparseLines& of(int64_t group) const { return lines_[own_index_ ? group : 0]; }
+  /// Bytes 0 in the unused slots of one product's `blocks`, each of which has `bytes` bytes.
+  void clear_unused(int64_t group, int64_t bytes, void* blocks) const;
 
  private:
+  ops::SparseGrid grid_;
   bool own_index_;
+  const int32_t* index_;
   SparseLines* lines_;
 };
 int64_t lines_scratch(const ops::SparseGrid& grid, bool transpose, const ops::SparseGroups& groups);

@@ -220,6 +220,9 @@ void run_softmax(const NodeSignature& node, const ops::SparseSoftmaxForm& form, 
   float* rows = room.take<float>(size * context.team.size());
   const DType dtype = node.inputs[0].dtype;
   const auto bytes = static_cast<int64_t>(size_of(dtype)) * form.grid.stored_elements();
+  for (int64_t group = 0; group < form.groups.count; ++group)
+    patterns.clear_unused(group, static_cast<int64_t>(size_of(dtype)) * form.grid.block_elements(),
+                          static_cast<char*>(context.outputs[0]) + group * bytes);
   context.team.split(form.groups.count * lines, 1, [&](int64_t begin, int64_t end, int rank) {
     for (int64_t at = begin; at < end;) {
       const int64_t group = at / lines, last = std::min(end, (group + 1) * lines);
@@ -253,6 +256,7 @@ void run_rows(const NodeSignature& node, const ops::SparseRowsForm& form, bool s
                              .from = context.inputs[1],
                              .out = context.outputs[0]};
   for (int64_t i = 0; i < form.numbers; ++i) ops::check_sparse_number(node, form.grid, i, call.number(i));
+  if (scatters) patterns.clear_unused(0, form.grid.block_elements() * 4, context.outputs[0]);
   context.team.split(scatters ? call.lines.lines : form.numbers, 1, [&](int64_t begin, int64_t end, int) {
     if (scatters)
       HWY_DYNAMIC_DISPATCH(SparseScatterLines)(call, begin, end);

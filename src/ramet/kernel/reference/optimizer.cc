@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cmath>
 
+#include "ramet/base/plain_math.h"
 #include "ramet/kernel/reference/reference.h"
 #include "ramet/kernel/reference/states.h"
 #include "ramet/ops/exact_sum.h"
@@ -98,14 +100,20 @@ struct AdamRule {
 };
 
 void run_adam(const ReferenceOperands& operands) {
-  const AdamRule rule(operands.attributes(), operands.get(5, 0), operands.get(6, 0));
+  const bool own_steps = operands.attributes().get_bool_or("own_steps", false);
+  AdamRule rule(operands.attributes(), operands.get(own_steps ? 6 : 5, 0), operands.get(6, 0));
   const bool decoupled = operands.attributes().get_bool("decoupled");
-  const double rate = operands.get(4, 0), scale = operands.get(7, 0);
+  const double rate = operands.get(own_steps ? 5 : 4, 0), scale = operands.get(7, 0);
   const States states(operands, 0);
   for (int64_t i = 0; i < operands.input_type(0).elements(); ++i) {
     if (!std::isfinite(scale)) {
       for (const auto& [output, input] : {std::pair{0, 0}, {1, 2}, {2, 3}}) states.keep(output, input, i);
       continue;
+    }
+    if (own_steps) {
+      const auto steps = static_cast<int64_t>(std::max(0.0, operands.get(6, 0) - operands.get(4, i)));
+      rule.correction1 = static_cast<float>(bias_correction(rule.beta1, steps));
+      rule.correction2 = static_cast<float>(bias_correction(rule.beta2, steps));
     }
     const double w = states.get(0, i), m = states.get(2, i, kMoment), v = states.get(3, i, kSquare);
     const double d = scale * states.get(1, i) + (decoupled ? 0 : rule.decay * w);

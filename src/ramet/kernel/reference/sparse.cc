@@ -13,7 +13,8 @@ namespace {
 template <typename Visit>
 void for_each_stored(const SparseGrid& grid, int64_t cell, const int32_t* index, const Visit& visit) {
   const int64_t top = cell / grid.cells_across * grid.cell_rows, left = cell % grid.cells_across * grid.cell_columns;
-  for (int64_t slot = cell * grid.slots; slot < (cell + 1) * grid.slots; ++slot) {
+  const int64_t used = cell * grid.slots + ops::used_slots(grid, index + cell * grid.slots);
+  for (int64_t slot = cell * grid.slots; slot < used; ++slot) {
     const int64_t row = top + index[slot] / grid.blocks_across() * grid.block_rows;
     const int64_t column = left + index[slot] % grid.blocks_across() * grid.block_columns;
     for (int64_t i = 0; i < grid.block_rows; ++i)
@@ -69,7 +70,13 @@ void for_each_of_groups(const ReferenceOperands& operands, int input, const Spar
   }
 }
 
+/// Unused slots hold 0.
+void clear(const ReferenceOperands& operands) {
+  for (int64_t i = 0; i < operands.output_type(0).elements(); ++i) operands.set(0, i, 0.0);
+}
+
 void sparse_outer(const ReferenceOperands& operands) {
+  clear(operands);
   const ops::SparseOuterForm form = ops::sparse_outer_form(operands.node());
   const auto visit = [&](int64_t group, int64_t row, int64_t column, int64_t element) {
     double sum = 0;
@@ -86,6 +93,7 @@ bool kept(ops::SparseKeep keep, int64_t row, int64_t column) {
 
 void sparse_softmax(const ReferenceOperands& operands) {
   const ops::SparseSoftmaxForm form = ops::sparse_softmax_form(operands.node());
+  clear(operands);
   const auto rows = static_cast<size_t>(form.groups.count * form.grid.rows());
   std::vector<double> most(rows, -INFINITY), sums(rows);
   const auto each = [&](const auto& visit) {
@@ -108,6 +116,7 @@ void sparse_softmax(const ReferenceOperands& operands) {
 
 void sparse_softmax_grad(const ReferenceOperands& operands) {
   const ops::SparseSoftmaxForm form = ops::sparse_softmax_form(operands.node());
+  clear(operands);
   std::vector<double> sums(static_cast<size_t>(form.groups.count * form.grid.rows()));
   const auto each = [&](const auto& visit) {
     for_each_of_groups(
@@ -138,6 +147,7 @@ void sparse_gather(const ReferenceOperands& operands) {
 
 void sparse_scatter_add(const ReferenceOperands& operands) {
   const ops::SparseRowsForm form = ops::sparse_rows_form(operands.node());
+  clear(operands);
   for (int64_t i = 0; i < form.numbers; ++i)
     ops::check_sparse_number(operands.node(), form.grid, i, operands.get_int(0, i));
   for_each_of_groups(operands, 2, form.grid, {}, [&](int64_t, int64_t row, int64_t column, int64_t element) {

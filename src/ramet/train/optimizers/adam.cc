@@ -9,6 +9,7 @@ OptimizerDef adam_optimizer() {
           .scalars = bias_corrections(),
           .wants_true_size = true,
           .fits_u_mup = true,
+          .own_steps = true,
           .build = [](WeightUpdate& update) { build_with_moments(update, adam, false); }};
 }
 

@@ -8,6 +8,7 @@ OptimizerDef adamw_optimizer() {
           .states = two_moments(),
           .scalars = bias_corrections(),
           .fits_u_mup = true,
+          .own_steps = true,
           .build = [](WeightUpdate& update) { build_with_moments(update, adam, true); }};
 }
 

@@ -1,6 +1,7 @@
 #include "ramet/train/optimizers/moments.h"
 
-#include "ramet/train/learning_rate.h"
+#include "ramet/base/plain_math.h"
+#include "ramet/ops/build_sparse.h"
 
 namespace ramet::train {
 
@@ -21,18 +22,26 @@ std::vector<OptimizerScalar> bias_corrections() {
 void build_with_moments(WeightUpdate& update, AdamStep step, bool decoupled) {
   const OptimizerOptions& options = update.options();
   const Tensor m = update.state("m"), v = update.state("v");
+  const AdamOptions adam_options{.beta1 = options.beta1,
+                                 .beta2 = options.beta2,
+                                 .epsilon = options.epsilon,
+                                 .weight_decay = update.weight_decay(),
+                                 .decoupled = decoupled,
+                                 .norm_cap = options.weight_norm_cap};
+  if (update.births().valid()) {
+    const AdamResult next = adam_by_own_steps(update.value(), update.gradient(), m, v,
+                                              {.births = update.births(),
+                                               .updates = update.updates(),
+                                               .rate = update.rate(),
+                                               .grad_scale = update.grad_scale()},
+                                              adam_options, update.form());
+    return update.write(next.weight, {{"m", next.m}, {"v", next.v}}, next.low);
+  }
   const AdamScalars scalars{.rate = update.rate(),
                             .correction1 = update.scalar("correction1"),
                             .correction2 = update.scalar("correction2"),
                             .grad_scale = update.grad_scale()};
-  const AdamResult next = step(update.value(), update.gradient(), m, v, scalars,
-                               {.beta1 = options.beta1,
-                                .beta2 = options.beta2,
-                                .epsilon = options.epsilon,
-                                .weight_decay = update.weight_decay(),
-                                .decoupled = decoupled,
-                                .norm_cap = options.weight_norm_cap},
-                               update.form());
+  const AdamResult next = step(update.value(), update.gradient(), m, v, scalars, adam_options, update.form());
   update.write(next.weight, {{"m", next.m}, {"v", next.v}}, next.low);
 }
 

@@ -52,6 +52,8 @@ struct OptimizerDef {
   bool fits_u_mup = false;
   /// Whether its rates follow the root of the global batch, where nothing else is asked for.
   bool root_of_batch = false;
+  /// Whether its update can correct the moments of each element by the element's own number of steps.
+  bool own_steps = false;
   /// Whether steps are in proportion to the weight's norm, so that no scaling of a weight needs a rate of its own;
   /// null: they are not.
   bool (*proportional)(const OptimizerOptions& options) = nullptr;
@@ -80,6 +82,7 @@ class WeightUpdate {
     Tensor grad_scale;  ///< f32[], that the gradient is to be multiplied with; not finite: nothing may change
     double weight_decay = 0;
     std::string suffix{};  ///< of the names of the group's scalars
+    Tensor births{};       ///< f32 of the weight's shape: when its elements were new; not valid: all began together
   };
   /// `train` says how weights and states are held; `options` are those of the weight's group. The states that the
   /// optimizer keeps of the weight are added to `states`; nodes to the update that `build` makes.
@@ -92,6 +95,9 @@ class WeightUpdate {
   Tensor rate() const { return inputs_.rate; }
   Tensor grad_scale() const { return inputs_.grad_scale; }
   double weight_decay() const { return inputs_.weight_decay; }
+  Tensor births() const { return inputs_.births; }
+  /// The number of updates made before, f32[].
+  Tensor updates() { return scalar_input(build_, "updates"); }
   /// Whether the weight decays by the model's rule (as matrices do), whatever its group says.
   bool is_of_decay() const { return inputs_.weight.group == "decay"; }
 

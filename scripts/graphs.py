@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Published figures of networks on graphs, again: trains with the protocols of papers, and prints a table.
+
+usage: scripts/graphs.py [--data DIR] [--only TEXT] [--seeds N] [--full] [--work DIR]
+
+Every training that ends adds a line to results.jsonl in the work folder. A later call reads the file and does only what
+is missing, so the script may be interrupted at any time. DIR (default: RAMET_DATA) holds the folders planetoid,
+tudatasets and qm9. --seeds N takes N seeds where a protocol has more; --full adds the runs that take hours.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOLDS = 10
+
+
+class Figure:
+    """One row: a recipe, what it learns from, how many trainings, and what others publish."""
+
+    def __init__(self, name, recipe, graphs, settings, runs, metric, published, each=None, full=False):
+        self.name, self.recipe, self.set, self.settings, self.runs = name, recipe, graphs, settings, runs
+        self.metric, self.published, self.each, self.full = metric, published, each or {}, full
+
+    def settings_of(self, run):
+        """Settings of one training; those of a fold name the fold."""
+        made = dict(self.settings, **{"train.seed": run + 1})
+        return made | {key: value.format(fold=run % FOLDS) for key, value in self.each.items()}
+
+
+def planetoid(name):
+    return ["planetoid", "planetoid", "--name", name], "normalise=x,self-loops,gcn"
+
+
+SETS = {
+    "cora": planetoid("cora"),
+    "citeseer": planetoid("citeseer"),
+    "nci1": (["tu", "tudatasets/NCI1", "--splits", "tudatasets/splits/NCI1_splits.json"], ""),
+    "proteins": (["tu", "tudatasets/PROTEINS", "--splits", "tudatasets/splits/PROTEINS_full_splits.json"], ""),
+    "qm9-small": (["qm9", "qm9"], "sample=24000:1,radius=10,split=20000:2000:2000:1"),
+    "qm9": (["qm9", "qm9"], "radius=10,split=110000:10000:10831:1"),
+}
+NODES = {"train.evaluation.every": 100000}
+GAT = NODES | {"model.kind": "gat", "model.graph.hidden": 8, "model.graph.heads": 8, "model.graph.dropout": 0.6,
+               "model.graph.attention_dropout": 0.6, "train.schedule.learning_rate": 0.005, "train.steps": 300}
+SAGE = NODES | {"model.kind": "sage"}
+GIN = {"train.evaluation.every": 1000000, "train.evaluation.batches": 100, "train.epochs": 100}
+FOLD = {"data.graphs.split": "graph.split_{fold}"}
+SMALL = {"model.graph.layers": 3, "model.graph.hidden": 64, "model.graph.gaussians": 25, "data.graphs.batch": "count:32",
+         "train.epochs": 30, "train.evaluation.every": 1000000, "train.evaluation.batches": 100,
+         "train.schedule.warmup_steps": 500, "data.graphs.held_out": "test"}
+ENERGY = {"data.graphs.columns": 12}
+FIGURES = [
+    Figure("GCN, Cora", "gcn-cora", "cora", NODES, 100, "accuracy", "81.5 % +- 0.6 (Fey and Lenssen, arXiv 1903.02428)"),
+    Figure("GCN, Citeseer", "gcn-cora", "citeseer", NODES, 100, "accuracy", "71.1 % +- 0.7 (Fey and Lenssen)"),
+    Figure("GAT, Cora", "gcn-cora", "cora", GAT, 100, "accuracy", "83.0 % +- 0.7 (Velickovic et al., arXiv 1710.10903)"),
+    Figure("GAT, Citeseer", "gcn-cora", "citeseer", GAT, 100, "accuracy", "72.5 % +- 0.7 (Velickovic et al.)"),
+    Figure("GraphSAGE, Cora", "gcn-cora", "cora", SAGE, 100, "accuracy", "none of this protocol"),
+    Figure("GraphSAGE, Citeseer", "gcn-cora", "citeseer", SAGE, 100, "accuracy", "none of this protocol"),
+    Figure("GIN, NCI1, ten folds", "gin-nci1", "nci1", GIN, 10, "accuracy", "80.0 % +- 1.4 (Errica et al., ICLR 2020)", FOLD),
+    Figure("GIN, PROTEINS, ten folds", "gin-nci1", "proteins", GIN, 10, "accuracy", "73.3 % +- 4.0 (Errica et al.)", FOLD),
+    Figure("SchNet, QM9 gap, 20,000 molecules", "schnet-qm9", "qm9-small", SMALL, 3, "absolute", "none of this size"),
+    Figure("SchNet, QM9 U0, 20,000 molecules", "schnet-qm9", "qm9-small", SMALL | ENERGY, 3, "absolute", "none of this size"),
+    Figure("SchNet, QM9 gap, 110,000 molecules, 100 epochs", "schnet-qm9", "qm9",
+           {"data.graphs.held_out": "test", "train.evaluation.every": 1000000}, 1, "absolute",
+           "63 meV at convergence (Schuett et al. 2018, as DimeNet's table gives it)", full=True),
+]
+
+
+def prepare(name, data, work, program):
+    """The graph set, made once."""
+    out = work / f"{name}.safetensors"
+    if not out.exists():
+        (kind, path, *more), changes = SETS[name]
+        words = [data / word if word.startswith("tudatasets") else word for word in more]
+        command = [program, "graphs", "prepare", kind, data / path, *words, "--out", out]
+        subprocess.run([*map(str, command), *(["--apply", changes] if changes else [])], check=True, stdout=sys.stderr)
+    return out
+
+
+def train(figure, run, graphs, work, program, threads):
+    """Trains once; gives the last evaluation and the seconds that all took."""
+    folder = work / "run"
+    shutil.rmtree(folder, ignore_errors=True)
+    settings = {"data.graphs.set": graphs, "system.every": 0, **figure.settings_of(run)}
+    words = [f"--set={key}={value}" for key, value in settings.items()]
+    start = time.monotonic()
+    done = subprocess.run([str(program), "train", str(ROOT / "examples" / f"{figure.recipe}.toml"), *words, "--threads", str(threads),
+                           "--run", str(folder), "--json"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{figure.name}: {done.stderr[-2000:]}")
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    evaluations = [line for line in told if line.get("event") == "evaluation"]
+    return evaluations[-1][figure.metric], time.monotonic() - start
+
+
+def tell(figures, results):
+    print("| figure | trainings | here | published |\n| --- | ---: | --- | --- |")
+    for figure in figures:
+        values = [value for run in range(figure.runs) if (value := results.get((figure.name, run))) is not None]
+        if not values:
+            continue
+        spread = statistics.stdev(values) if len(values) > 1 else 0
+        mean = statistics.mean(values)
+        here = f"{100 * mean:.1f} % +- {100 * spread:.1f}" if figure.metric == "accuracy" else f"{1000 * mean:.1f} meV +- {1000 * spread:.1f}"
+        print(f"| {figure.name} | {len(values)} | {here} | {figure.published} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default=os.environ.get("RAMET_DATA", ""))
+    parser.add_argument("--only", default="", help="figures whose name holds this text")
+    parser.add_argument("--seeds", type=int, default=10**6, help="the most trainings of a figure")
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--work", default=str(ROOT / "build" / "graphs"))
+    parser.add_argument("--program", default=str(ROOT / "build" / "ramet"))
+    args = parser.parse_args()
+    if not args.data:
+        raise SystemExit("no data: give --data DIR, or set RAMET_DATA")
+    work, data = pathlib.Path(args.work), pathlib.Path(args.data)
+    work.mkdir(parents=True, exist_ok=True)
+    log = work / "results.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    results = {(line["figure"], line["run"]): line["value"] for line in lines}
+    figures = [figure for figure in FIGURES if args.only in figure.name and (args.full or not figure.full)]
+    try:
+        for figure in figures:
+            for run in range(min(figure.runs, args.seeds)):
+                if (figure.name, run) in results:
+                    continue
+                graphs = prepare(figure.set, data, work, args.program)
+                value, seconds = train(figure, run, graphs, work, args.program, args.threads)
+                results[figure.name, run] = value
+                with open(log, "a", encoding="utf-8") as file:
+                    file.write(json.dumps({"figure": figure.name, "run": run, "value": value, "seconds": round(seconds, 1)}) + "\n")
+                print(f"{figure.name}, training {run + 1} of {figure.runs}: {value:.4f} ({seconds:.1f} s)", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        print("interrupted: a later call continues", file=sys.stderr)
+    tell(figures, results)
+
+
+if __name__ == "__main__":
+    main()

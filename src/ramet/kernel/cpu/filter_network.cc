@@ -1,0 +1,472 @@
+// Sums over pairs of nodes whose filter is a network of the distance. A thread computes the filters of a few pairs in
+// its scratch and uses them at once. An element of a product is one chain over the depth, so that neither the width of
+// vectors nor blocks change a bit. Gradients of the network sum over pairs in kLanes lanes of whole chunks of pairs,
+// whatever the number of threads is.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/families.h"
+#include "ramet/kernel/cpu/radial.h"
+#include "ramet/kernel/cpu/targets.h"
+#include "ramet/kernel/cpu/unroll.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ramet/kernel/cpu/filter_network.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "ramet/kernel/cpu/math-inl.h"
+#include "ramet/kernel/cpu/rows-inl.h"
+
+#ifndef RAMET_FILTER_NETWORK_TYPES_
+#define RAMET_FILTER_NETWORK_TYPES_
+namespace ramet::kernel::cpu {
+
+constexpr int64_t kTile = 64;       // pairs whose filters exist at once
+constexpr int64_t kChunk = 256;     // pairs whose gradients one lane adds up in a row
+constexpr int64_t kLanes = 8;       // sums of gradients
+constexpr int64_t kBlock = 16;      // floats that padded rows are a multiple of
+constexpr int64_t kRowsAtOnce = 4;  // of a product
+
+inline int64_t padded(int64_t size) { return (size + kBlock - 1) / kBlock * kBlock; }
+
+/// A network's extents, with rows padded by zeros, and where its parts lie in floats.
+struct NetworkLayout {
+  int64_t gaussians, hidden, width;                       ///< as they are
+  int64_t padded_gaussians, padded_hidden, padded_width;  ///< multiples of kBlock
+
+  explicit NetworkLayout(const ops::RadialForm& form)
+      : gaussians(form.gaussians),
+        hidden(form.hidden),
+        width(form.width),
+        padded_gaussians(padded(gaussians)),
+        padded_hidden(padded(hidden)),
+        padded_width(padded(width)) {}
+
+  /// w1 transposed, b1, w2 transposed or as it is, b2.
+  int64_t weights() const {
+    return gaussians * padded_hidden + padded_hidden + std::max(hidden * padded_width, width * padded_hidden) +
+           padded_width;
+  }
+  /// Of a tile: Gaussians, hidden features and their slopes, filters, envelopes.
+  int64_t tile() const { return kTile * (padded_gaussians + 2 * padded_hidden + padded_width + 1); }
+  /// Gradients of w1, b1, w2, b2.
+  int64_t sums() const {
+    return padded_hidden * padded_gaussians + padded_hidden + padded_width * padded_hidden + padded_width;
+  }
+};
+
+/// The weights of a network in scratch, with padded rows.
+struct NetworkWeights {
+  const float *w1, *b1, *w2, *b2;
+};
+
+/// Parts of a thread's scratch.
+struct FilterTile {
+  float *basis, *hidden, *slope, *filter, *envelope;
+  FilterTile(const NetworkLayout& layout, float* scratch)
+      : basis(scratch),
+        hidden(basis + kTile * layout.padded_gaussians),
+        slope(hidden + kTile * layout.padded_hidden),
+        filter(slope + kTile * layout.padded_hidden),
+        envelope(filter + kTile * layout.padded_width) {}
+};
+
+/// Sums of a lane.
+struct NetworkSums {
+  float *w1, *b1, *w2, *b2;
+  NetworkSums(const NetworkLayout& layout, float* scratch)
+      : w1(scratch),
+        b1(w1 + layout.padded_hidden * layout.padded_gaussians),
+        w2(b1 + layout.padded_hidden),
+        b2(w2 + layout.padded_width * layout.padded_hidden) {}
+};
+
+struct NetworkCall {
+  RadialCall pairs;
+  const NetworkLayout* layout = nullptr;
+  NetworkWeights weights{};
+};
+
+struct TilePair {
+  int64_t pair, first, second;
+};
+
+}  // namespace ramet::kernel::cpu
+#endif  // RAMET_FILTER_NETWORK_TYPES_
+
+HWY_BEFORE_NAMESPACE();
+namespace ramet::kernel {
+namespace HWY_NAMESPACE {
+namespace {
+
+using cpu::FilterTile;
+using cpu::kRowsAtOnce;
+using cpu::kTile;
+using cpu::NetworkCall;
+using cpu::NetworkLayout;
+using cpu::NetworkSums;
+using cpu::RadialCall;
+using cpu::TilePair;
+
+/// Element (row, k) of a matrix lies at row * row_step + k * step.
+struct Left {
+  const float* at;
+  int64_t row_step, step;
+};
+struct Right {
+  const float* at;
+  int64_t row_step;
+};
+
+/// c [kRows, kVectors vectors] = left right + bias, or c + left right.
+template <int kRows, int kVectors>
+HWY_INLINE void multiply_block(const Left& left, const Right& right, int64_t depth, const float* bias, bool adds,
+                               float* c, int64_t c_step) {
+  const Df d;
+  const int64_t lanes = vector_lanes();
+  Vf sums[kRows][kVectors];
+  RAMET_UNROLL
+  for (int r = 0; r < kRows; ++r) RAMET_UNROLL
+  for (int v = 0; v < kVectors; ++v)
+    sums[r][v] = adds ? hn::LoadU(d, c + r * c_step + v * lanes) : bias ? hn::LoadU(d, bias + v * lanes) : hn::Zero(d);
+  const float* a = left.at;
+  const float* b = right.at;
+  for (int64_t k = 0; k < depth; ++k, a += left.step, b += right.row_step) {
+    Vf values[kVectors];
+    RAMET_UNROLL
+    for (int v = 0; v < kVectors; ++v) values[v] = hn::LoadU(d, b + v * lanes);
+    RAMET_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const Vf factor = hn::Set(d, a[r * left.row_step]);
+      RAMET_UNROLL
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(factor, values[v], sums[r][v]);
+    }
+  }
+  RAMET_UNROLL
+  for (int r = 0; r < kRows; ++r) RAMET_UNROLL
+  for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r][v], d, c + r * c_step + v * lanes);
+}
+
+/// Columns of kVectors vectors from `column` on, for all rows.
+template <int kVectors>
+HWY_INLINE void multiply_columns(const Left& left, const Right& right, int64_t rows, int64_t column, int64_t depth,
+                                 const float* bias, bool adds, float* c, int64_t c_step) {
+  const Right part{right.at + column, right.row_step};
+  for (int64_t row = 0; row < rows; row += kRowsAtOnce)
+    multiply_block<kRowsAtOnce, kVectors>({left.at + row * left.row_step, left.row_step, left.step}, part, depth,
+                                          bias ? bias + column : nullptr, adds, c + row * c_step + column, c_step);
+}
+
+/// c [rows, columns] = left [rows, depth] right [depth, columns] + bias [columns], or with `adds` c + left right. Rows
+/// are a multiple of kRowsAtOnce, columns one of kBlock.
+void multiply_into(const Left& left, const Right& right, int64_t rows, int64_t columns, int64_t depth,
+                   const float* bias, bool adds, float* c, int64_t c_step) {
+  constexpr int kMost = hn::MaxLanes(Df()) >= 16 ? 4 : 2;
+  const int64_t lanes = vector_lanes();
+  int64_t column = 0;
+  for (; column + kMost * lanes <= columns; column += kMost * lanes)
+    multiply_columns<kMost>(left, right, rows, column, depth, bias, adds, c, c_step);
+  for (; column < columns; column += lanes)
+    multiply_columns<1>(left, right, rows, column, depth, bias, adds, c, c_step);
+}
+
+/// Gaussians and envelopes of the tile's pairs. The rest of a tile's last rows is 0.
+void fill_basis(const NetworkCall& call, const std::array<TilePair, kTile>& pairs, int64_t count,
+                const FilterTile& tile) {
+  const Df d;
+  const NetworkLayout& layout = *call.layout;
+  const double cutoff = call.pairs.form->cutoff, step = cutoff / static_cast<double>(layout.gaussians - 1);
+  const Vf factor = hn::Set(d, static_cast<float>(-0.5 / (step * step)));
+  const int64_t rows = (count + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce;
+  std::fill(tile.basis, tile.basis + rows * layout.padded_gaussians, 0.0f);
+  float distance[kTile] = {};
+  for (int64_t i = 0; i < count; ++i) {
+    distance[i] = call.pairs.distance[pairs[static_cast<size_t>(i)].pair];
+    walk_vectors(layout.gaussians, [&](int64_t k, int64_t part) {
+      const Vf number = hn::Iota(d, static_cast<float>(k));
+      const Vf apart = hn::NegMulAdd(number, hn::Set(d, static_cast<float>(step)), hn::Set(d, distance[i]));
+      store_part(ExpNegative(d, hn::Mul(factor, hn::Mul(apart, apart))), tile.basis + i * layout.padded_gaussians + k,
+                 part);
+    });
+  }
+  walk_vectors(kTile, [&](int64_t i, int64_t part) {
+    const Vf angle = hn::Mul(load_part(distance + i, part), hn::Set(d, static_cast<float>(std::numbers::pi / cutoff)));
+    const Vf half = hn::Set(d, 0.5f);
+    store_part(hn::MulAdd(half, SineTurned(d, angle, 1), half), tile.envelope + i, part);
+  });
+}
+
+/// The hidden features of a tile: log(1 + e^z) - log 2, and with `slopes` its derivative 1 / (1 + e^-z).
+void fill_hidden(const NetworkCall& call, int64_t rows, bool slopes, const FilterTile& tile) {
+  const Df d;
+  const NetworkLayout& layout = *call.layout;
+  multiply_into({tile.basis, layout.padded_gaussians, 1}, {call.weights.w1, layout.padded_hidden}, rows,
+                layout.padded_hidden, layout.gaussians, call.weights.b1, false, tile.hidden, layout.padded_hidden);
+  const Vf one = hn::Set(d, 1.0f), log_two = hn::Set(d, std::numbers::ln2_v<float>);
+  for (int64_t i = 0; i < rows * layout.padded_hidden; i += vector_lanes()) {
+    const Vf z = hn::LoadU(d, tile.hidden + i);
+    const Vf power = ExpNegative(d, hn::Neg(hn::Abs(z)));
+    const Vf rest = Log1p(d, power);
+    hn::StoreU(hn::Sub(hn::Add(hn::Max(z, hn::Zero(d)), rest), log_two), d, tile.hidden + i);
+    if (!slopes) continue;
+    const Vf upper = hn::Div(one, hn::Add(one, power));
+    hn::StoreU(hn::IfThenElse(hn::Lt(z, hn::Zero(d)), hn::Mul(power, upper), upper), d, tile.slope + i);
+  }
+}
+
+/// Adds filter times rows for the pairs of a tile, in order.
+void add_tile(const NetworkCall& call, const std::array<TilePair, kTile>& pairs, int64_t count, const FilterTile& tile,
+              int64_t begin, int64_t end) {
+  const Df d;
+  const int64_t width = call.layout->width;
+  const RadialCall& of = call.pairs;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto [pair, first, second] = pairs[static_cast<size_t>(i)];
+    const Vf envelope = hn::Set(d, tile.envelope[i]);
+    const float* const filters = tile.filter + i * call.layout->padded_width;
+    const bool own_first = first >= begin && first < end, own_second = second >= begin && second < end;
+    walk_vectors(width, [&](int64_t f, int64_t part) {
+      const Vf filter = hn::Mul(load_part(filters + f, part), envelope);
+      const Vf of_first = load_part(of.x + first * width + f, part),
+               of_second = load_part(of.x + second * width + f, part);
+      float *const to_first = of.out + first * width + f, *const to_second = of.out + second * width + f;
+      if (own_first) store_part(hn::MulAdd(filter, of_second, load_part(to_first, part)), to_first, part);
+      if (own_second) store_part(hn::MulAdd(filter, of_first, load_part(to_second, part)), to_second, part);
+    });
+  }
+}
+
+int64_t whole_rows(int64_t count) { return (count + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce; }
+
+/// The gradients of a tile's filters, times the envelope, in place of the filters.
+void fill_gradients(const NetworkCall& call, const std::array<TilePair, kTile>& pairs, int64_t count,
+                    const FilterTile& tile) {
+  const Df d;
+  const int64_t width = call.layout->width, padded_width = call.layout->padded_width;
+  const RadialCall& of = call.pairs;
+  std::fill(tile.filter, tile.filter + whole_rows(count) * padded_width, 0.0f);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto [pair, first, second] = pairs[static_cast<size_t>(i)];
+    const Vf envelope = hn::Set(d, tile.envelope[i]);
+    walk_vectors(width, [&](int64_t f, int64_t part) {
+      const auto at = [&](const float* values, int64_t row) { return load_part(values + row * width + f, part); };
+      const Vf one_way = hn::Mul(at(of.dy, first), at(of.x, second));
+      const Vf both = hn::MulAdd(at(of.dy, second), at(of.x, first), one_way);
+      store_part(hn::Mul(both, envelope), tile.filter + i * padded_width + f, part);
+    });
+  }
+}
+
+/// sums [columns] += the rows of a matrix, one after another.
+void add_rows(const float* rows, int64_t count, int64_t columns, float* sums) {
+  const Df d;
+  for (int64_t c = 0; c < columns; c += vector_lanes()) {
+    Vf sum = hn::LoadU(d, sums + c);
+    for (int64_t r = 0; r < count; ++r) sum = hn::Add(sum, hn::LoadU(d, rows + r * columns + c));
+    hn::StoreU(sum, d, sums + c);
+  }
+}
+
+void add_tile_gradients(const NetworkCall& call, const std::array<TilePair, kTile>& pairs, int64_t count,
+                        const FilterTile& tile, const NetworkSums& sums) {
+  const Df d;
+  const NetworkLayout& layout = *call.layout;
+  const int64_t rows = whole_rows(count), hidden = layout.padded_hidden, width = layout.padded_width;
+  fill_basis(call, pairs, count, tile);
+  fill_hidden(call, rows, true, tile);
+  fill_gradients(call, pairs, count, tile);
+  multiply_into({tile.filter, 1, width}, {tile.hidden, hidden}, width, hidden, count, nullptr, true, sums.w2, hidden);
+  add_rows(tile.filter, count, width, sums.b2);
+  // In place of the hidden features their gradients in front of the softplus.
+  multiply_into({tile.filter, width, 1}, {call.weights.w2, hidden}, rows, hidden, layout.width, nullptr, false,
+                tile.hidden, hidden);
+  for (int64_t i = 0; i < rows * hidden; i += vector_lanes())
+    hn::StoreU(hn::Mul(hn::LoadU(d, tile.hidden + i), hn::LoadU(d, tile.slope + i)), d, tile.hidden + i);
+  multiply_into({tile.hidden, 1, hidden}, {tile.basis, layout.padded_gaussians}, hidden, layout.padded_gaussians, count,
+                nullptr, true, sums.w1, layout.padded_gaussians);
+  add_rows(tile.hidden, count, hidden, sums.b1);
+}
+
+}  // namespace
+
+/// Rows [begin, end) of the sums.
+void SumNetwork(const NetworkCall& call, int64_t begin, int64_t end, float* scratch) {
+  const NetworkLayout& layout = *call.layout;
+  const FilterTile tile(layout, scratch);
+  std::fill(call.pairs.out + begin * layout.width, call.pairs.out + end * layout.width, 0.0f);
+  std::array<TilePair, kTile> pairs{};
+  int64_t count = 0;
+  const auto finish = [&] {
+    fill_basis(call, pairs, count, tile);
+    fill_hidden(call, whole_rows(count), false, tile);
+    multiply_into({tile.hidden, layout.padded_hidden, 1}, {call.weights.w2, layout.padded_width}, whole_rows(count),
+                  layout.padded_width, layout.hidden, call.weights.b2, false, tile.filter, layout.padded_width);
+    add_tile(call, pairs, count, tile, begin, end);
+    count = 0;
+  };
+  cpu::walk_pairs(call.pairs, begin, end, [&](int64_t pair, int64_t first, int64_t second) {
+    pairs[static_cast<size_t>(count++)] = {pair, first, second};
+    if (count == kTile) finish();
+  });
+  if (count > 0) finish();
+}
+
+/// Adds the gradients of the pairs [begin, end) to the sums of a lane.
+void AddNetworkGradient(const NetworkCall& call, int64_t begin, int64_t end, float* scratch, float* lane) {
+  const FilterTile tile(*call.layout, scratch);
+  const NetworkSums sums(*call.layout, lane);
+  const int32_t* const ptr = call.pairs.ptr;
+  int64_t row = std::upper_bound(ptr, ptr + call.pairs.form->rows + 1, static_cast<int32_t>(begin)) - ptr - 1;
+  std::array<TilePair, kTile> pairs{};
+  for (int64_t at = begin; at < end; at += kTile) {
+    const int64_t count = std::min(kTile, end - at);
+    for (int64_t i = 0; i < count; ++i) {
+      while (ptr[row + 1] <= at + i) ++row;
+      pairs[static_cast<size_t>(i)] = {at + i, row, int64_t{call.pairs.second[at + i]}};
+    }
+    add_tile_gradients(call, pairs, count, tile, sums);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ramet::kernel
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ramet::kernel {
+HWY_EXPORT(SumNetwork);
+HWY_EXPORT(AddNetworkGradient);
+
+namespace {
+
+using cpu::kChunk;
+using cpu::kLanes;
+using cpu::NetworkCall;
+using cpu::NetworkLayout;
+using cpu::NetworkSums;
+using cpu::NetworkWeights;
+using cpu::RadialCall;
+
+const float* floats(const KernelContext& context, size_t input) {
+  return static_cast<const float*>(context.inputs[input]);
+}
+
+/// out [columns, padded rows] = the transpose of in [rows, columns], with zeros.
+float* transpose_padded(const float* in, int64_t rows, int64_t columns, float* out) {
+  const int64_t step = cpu::padded(rows);
+  std::fill(out, out + columns * step, 0.0f);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) out[c * step + r] = in[r * columns + c];
+  return out + columns * step;
+}
+float* copy_padded(const float* in, int64_t rows, int64_t columns, float* out) {
+  const int64_t step = cpu::padded(columns);
+  std::fill(out, out + rows * step, 0.0f);
+  for (int64_t r = 0; r < rows; ++r) std::copy(in + r * columns, in + (r + 1) * columns, out + r * step);
+  return out + rows * step;
+}
+
+/// Writes the weights to scratch: w2 transposed for sums, as it is for gradients.
+NetworkWeights place_weights(const NetworkLayout& layout, const KernelContext& context, size_t first, bool gradient,
+                             float* scratch) {
+  NetworkWeights weights{.w1 = scratch, .b1 = nullptr, .w2 = nullptr, .b2 = nullptr};
+  float* next = transpose_padded(floats(context, first), layout.hidden, layout.gaussians, scratch);
+  weights.b1 = next;
+  next = copy_padded(floats(context, first + 1), 1, layout.hidden, next);
+  weights.w2 = next;
+  next = gradient ? copy_padded(floats(context, first + 2), layout.width, layout.hidden, next)
+                  : transpose_padded(floats(context, first + 2), layout.width, layout.hidden, next);
+  if (gradient) return weights;
+  weights.b2 = next;
+  copy_padded(floats(context, first + 3), 1, layout.width, next);
+  return weights;
+}
+
+void run_network_sum(const NodeSignature& node, const KernelContext& context) {
+  const ops::RadialForm form = ops::network_filter_form(node);
+  const NetworkLayout layout(form);
+  auto* const scratch = static_cast<float*>(context.scratch);
+  RadialCall first = cpu::checked_pairs(node, form, context);
+  first.x = floats(context, 0);
+  const NetworkWeights weights = place_weights(layout, context, 4, false, scratch);
+  for (int64_t b = 0; b < form.batch; ++b) {
+    NetworkCall call{.pairs = cpu::pairs_of_sample(first, b), .layout = &layout, .weights = weights};
+    call.pairs.out = static_cast<float*>(context.outputs[0]) + b * form.rows * form.width;
+    cpu::split_pairs(context.team, call.pairs, [&](int64_t begin, int64_t end, int rank) {
+      HWY_DYNAMIC_DISPATCH(SumNetwork)(call, begin, end, scratch + layout.weights() + rank * layout.tile());
+    });
+  }
+}
+
+/// Element i of the sums of all lanes, as a balanced tree.
+float sum_of_lanes(const float* lanes, int64_t step, int64_t i) {
+  std::array<float, kLanes> sums{};
+  for (int64_t lane = 0; lane < kLanes; ++lane) sums[static_cast<size_t>(lane)] = lanes[lane * step + i];
+  for (size_t apart = 1; apart < kLanes; apart *= 2)
+    for (size_t lane = 0; lane + apart < kLanes; lane += 2 * apart) sums[lane] += sums[lane + apart];
+  return sums[0];
+}
+
+void run_network_gradient(const NodeSignature& node, const KernelContext& context) {
+  const ops::RadialForm form = ops::network_gradient_form(node);
+  const NetworkLayout layout(form);
+  auto* const scratch = static_cast<float*>(context.scratch);
+  float* const lanes = scratch + layout.weights() + context.team.size() * layout.tile();
+  RadialCall first = cpu::checked_pairs(node, form, context);
+  first.dy = floats(context, 0);
+  first.x = floats(context, 4);
+  const NetworkWeights weights = place_weights(layout, context, 5, true, scratch);
+  context.team.split(kLanes, 1, [&](int64_t begin, int64_t end, int rank) {
+    std::fill(lanes + begin * layout.sums(), lanes + end * layout.sums(), 0.0f);
+    for (int64_t b = 0; b < form.batch; ++b) {
+      const NetworkCall call{.pairs = cpu::pairs_of_sample(first, b), .layout = &layout, .weights = weights};
+      for (int64_t lane = begin; lane < end; ++lane)
+        for (int64_t at = lane * kChunk; at < call.pairs.pairs(); at += kLanes * kChunk)
+          HWY_DYNAMIC_DISPATCH(AddNetworkGradient)
+      (call, at, std::min(at + kChunk, call.pairs.pairs()), scratch + layout.weights() + rank * layout.tile(),
+       lanes + lane * layout.sums());
+    }
+  });
+  const NetworkSums sums(layout, lanes);
+  const auto give = [&](size_t output, const float* from, int64_t rows, int64_t columns, int64_t step) {
+    auto* const to = static_cast<float*>(context.outputs[output]);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c) to[r * columns + c] = sum_of_lanes(from, layout.sums(), r * step + c);
+  };
+  give(0, sums.w1, layout.hidden, layout.gaussians, layout.padded_gaussians);
+  give(1, sums.b1, 1, layout.hidden, layout.padded_hidden);
+  give(2, sums.w2, layout.width, layout.hidden, layout.padded_hidden);
+  give(3, sums.b2, 1, layout.width, layout.padded_width);
+}
+
+int64_t scratch_floats(const ops::RadialForm& form, int threads, bool gradient) {
+  const NetworkLayout layout(form);
+  return layout.weights() + threads * layout.tile() + (gradient ? kLanes * layout.sums() : 0);
+}
+
+}  // namespace
+
+void cpu::add_network_filters(Backend& backend) {
+  const auto add = [&](const char* op, bool gradient, void (*run)(const NodeSignature&, const KernelContext&)) {
+    cpu::add_hwy(
+        backend, op, [](const NodeSignature&) { return ""; },
+        [run](const NodeSignature& node, int) {
+          cpu_level();
+          return [node, run](const KernelContext& context) { run(node, context); };
+        },
+        [gradient](const NodeSignature& node, int threads) {
+          const ops::RadialForm form = gradient ? ops::network_gradient_form(node) : ops::network_filter_form(node);
+          return scratch_floats(form, threads, gradient) * static_cast<int64_t>(sizeof(float));
+        });
+  };
+  add("network_filter_sum", false, run_network_sum);
+  add("network_filter_gradient", true, run_network_gradient);
+}
+
+}  // namespace ramet::kernel
+#endif  // HWY_ONCE

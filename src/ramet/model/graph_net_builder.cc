@@ -1,0 +1,230 @@
+#include "ramet/model/graph_net_builder.h"
+
+#include <cmath>
+
+#include "ramet/ops/build_elementwise.h"
+#include "ramet/ops/build_loss.h"
+#include "ramet/ops/build_shapes.h"
+
+namespace ramet::model {
+namespace {
+
+constexpr double kEpsilon = 1e-5;  // of batch norms
+
+}  // namespace
+
+double glorot(int64_t in, int64_t out) { return std::sqrt(2.0 / static_cast<double>(in + out)); }
+double of_linear(int64_t in) { return 1 / std::sqrt(3.0 * static_cast<double>(in)); }
+
+GraphNetBuilder::GraphNetBuilder(const GraphNetConfig& config, const GraphTask& task, Graph& graph,
+                                 std::vector<StateTensor>* weights, std::vector<StateTensor>* states, Use use)
+    : config_(config),
+      task_(task),
+      use_(use),
+      model_(graph, weights, 0.02, use == Use::kTrain, task.seed),
+      build_(model_.build()),
+      states_(states) {}
+
+Tensor GraphNetBuilder::input(const std::string& name, DType dtype, std::vector<int64_t> dims) {
+  dims.insert(dims.begin(), task_.micro_batch);
+  std::vector<std::string> axes(dims.size());
+  axes[0] = "batch";
+  return build_.input(name, dtype, Shape(std::move(dims)), std::move(axes));
+}
+
+const NeighborLists& GraphNetBuilder::lists() {
+  if (lists_.source.valid()) return lists_;
+  const graphs::GraphBudget& room = task_.room;
+  Scope scope(build_, "graph");
+  lists_ = {.source = input("source", DType::kI32, {room.edges}),
+            .ptr = input("ptr", DType::kI32, {room.nodes + 1}),
+            .target = input("target_of", DType::kI32, {room.edges}),
+            .by_source = input("by_source", DType::kI32, {room.edges}),
+            .source_ptr = input("source_ptr", DType::kI32, {room.nodes + 1})};
+  return lists_;
+}
+
+const PairLists& GraphNetBuilder::pairs() {
+  if (pairs_.ptr.valid()) return pairs_;
+  const graphs::GraphBudget& room = task_.room;
+  Scope scope(build_, "graph");
+  pairs_ = {.distance = input("pair.distance", DType::kF32, {room.edges / 2}),
+            .ptr = input("pair_ptr", DType::kI32, {room.nodes + 1}),
+            .second = input("pair_second", DType::kI32, {room.edges / 2})};
+  return pairs_;
+}
+
+Tensor GraphNetBuilder::edge_weights() {
+  if (!edge_weights_.valid()) edge_weights_ = input("edge.weight", DType::kF32, {task_.room.edges});
+  return edge_weights_;
+}
+
+Tensor GraphNetBuilder::graph_ptr() {
+  if (!graph_ptr_.valid()) graph_ptr_ = input("graph_ptr", DType::kI32, {task_.room.graphs + 1});
+  return graph_ptr_;
+}
+
+Tensor GraphNetBuilder::side_by_side(const std::vector<GraphFeature>& fields, int64_t rows) {
+  std::vector<Tensor> parts;
+  for (const GraphFeature& field : fields)
+    parts.push_back(field.categories > 0 ? one_hot(input(field.key, DType::kI32, {rows}), field.categories)
+                                         : input(field.key, DType::kF32, {rows, field.width}));
+  return parts.size() == 1 ? parts[0] : concat(parts, 2);
+}
+
+Tensor GraphNetBuilder::node_features() {
+  if (!task_.features[0].sparse) return side_by_side(task_.features, task_.room.nodes);
+  const int64_t room = task_.features[0].room;
+  Scope scope(build_, "features");
+  feature_values_ = input("feature.value", DType::kF32, {room});
+  features_ = {.source = input("feature.source", DType::kI32, {room}),
+               .ptr = input("feature.ptr", DType::kI32, {task_.room.nodes + 1}),
+               .target = input("feature.target_of", DType::kI32, {room}),
+               .by_source = input("feature.by_source", DType::kI32, {room}),
+               .source_ptr = input("feature.source_ptr", DType::kI32, {task_.features[0].width + 1})};
+  return {};
+}
+
+Tensor GraphNetBuilder::edge_features() {
+  if (!edge_features_.valid()) edge_features_ = side_by_side(task_.edge_features, task_.room.edges);
+  return edge_features_;
+}
+
+Tensor GraphNetBuilder::drop(Tensor x, double rate, const std::string& name) {
+  if (x.valid()) return model_.drop(x, rate, name);
+  feature_values_ = model_.drop(feature_values_, rate, name);
+  return {};
+}
+
+/// A node sums the columns of a weight [out, in] that its features name.
+Tensor GraphNetBuilder::sparse_product(Tensor weight) {
+  const Tensor rows = reshape(transpose(weight, {1, 0}), {1, weight.dim(1), weight.dim(0)});
+  return neighbor_sum(tile(rows, {task_.micro_batch, 1, 1}), features_, feature_values_);
+}
+
+Tensor GraphNetBuilder::node_categories() { return input(task_.features[0].key, DType::kI32, {task_.room.nodes}); }
+
+Tensor GraphNetBuilder::product(Tensor x, const std::string& name, int64_t out, double deviation) {
+  const Tensor weight = model_.matrix(name, {out, width(x)}, {{}, {}}, deviation);
+  return x.valid() ? matmul(x, weight, false, true) : sparse_product(weight);
+}
+Tensor GraphNetBuilder::bias(Tensor x, const std::string& name) {
+  return add(x, model_.vector(name, x.dim(-1), {}, 0));
+}
+Tensor GraphNetBuilder::dense(Tensor x, const std::string& name, int64_t out, double deviation) {
+  return bias(product(x, name + ".weight", out, deviation), name + ".bias");
+}
+Tensor GraphNetBuilder::dense(Tensor x, const std::string& name, int64_t out) {
+  return dense(x, name, out, of_linear(width(x)));
+}
+Tensor GraphNetBuilder::number(double value) { return full(build_, DType::kF32, {}, value); }
+
+Tensor GraphNetBuilder::of_sources(Tensor x) { return gather_rows(x, lists().source); }
+Tensor GraphNetBuilder::of_targets(Tensor x) { return segment_expand(x, pointers(), task_.room.edges); }
+
+Tensor GraphNetBuilder::degrees() {
+  return reshape(cast(difference(pointers(), 1), DType::kF32), {task_.micro_batch, task_.room.nodes, 1});
+}
+Tensor GraphNetBuilder::inverse_degree() { return divide(number(1), maximum(degrees(), number(1))); }
+Tensor GraphNetBuilder::neighbor_mean(Tensor x) { return multiply(sum_of_neighbors(x), inverse_degree()); }
+
+Tensor GraphNetBuilder::of_graphs(Tensor x) {
+  if (config_.readout == "mean") return segment_mean(x, graph_ptr());
+  if (config_.readout == "max") return segment_max(x, graph_ptr());
+  return segment_sum(x, graph_ptr());
+}
+
+/// 1 for nodes, 0 for places without one: [B, N, 1].
+Tensor GraphNetBuilder::node_mask() {
+  const int64_t graphs = task_.room.graphs;
+  const Tensor place = iota(build_, DType::kI32, {task_.micro_batch, task_.room.nodes}, 1);
+  const Tensor nodes = slice_axis(graph_ptr(), 1, graphs, graphs + 1);
+  return reshape(cast(less(place, nodes), DType::kF32), {task_.micro_batch, task_.room.nodes, 1});
+}
+
+/// Batch norm (Ioffe and Szegedy, arXiv 1502.03167) over the nodes that there are.
+Tensor GraphNetBuilder::batch_norm_of_nodes(Tensor x, const std::string& name) {
+  const int64_t size = x.dim(-1);
+  const Tensor gain = model_.vector(name + ".weight", size, {}, 1), shift = model_.vector(name + ".bias", size, {}, 0);
+  const std::string mean_name = name + ".running_mean", variance_name = name + ".running_var";
+  Tensor mean, variance;
+  if (use_ == Use::kTrain) {
+    const Tensor mask = node_mask(), one = number(1);
+    const Tensor count = maximum(reduce_sum(mask), one);
+    mean = divide(reduce_sum(multiply(x, mask), {0, 1}), count);
+    const Tensor apart = multiply(subtract(x, mean), mask);
+    variance = divide(reduce_sum(multiply(apart, apart), {0, 1}), count);
+    const Tensor unbiased = multiply(variance, divide(count, maximum(subtract(count, one), one)));
+    declare(mean_name, size, 0), declare(variance_name, size, 1);
+    build_.output(mean_name, mean, OutputRole::kState);
+    build_.output(variance_name, unbiased, OutputRole::kState);
+  } else {
+    mean = build_.state(mean_name, DType::kF32, {size});
+    variance = build_.state(variance_name, DType::kF32, {size});
+  }
+  const Tensor normal = multiply(subtract(x, mean), rsqrt(add_scalar(variance, kEpsilon)));
+  return add(multiply(normal, gain), shift);
+}
+
+void GraphNetBuilder::declare(const std::string& name, int64_t size, double first) {
+  StateTensor state{name, {DType::kF32, {size}}, StateKind::kDeferred, {StateInit::Kind::kConstant, first, 0}, ""};
+  state.axes = {LogicalAxis{}};
+  state.fold = {.by = "average", .momentum = config_.momentum};
+  states_->push_back(std::move(state));
+}
+
+void GraphNetBuilder::finish(Tensor answers) {
+  const Tensor rows = reshape(answers, {-1, task_.answers()});
+  if (use_ == Use::kPredict)
+    predict(rows);
+  else if (task_.targets() > 0)
+    finish_numbers(rows);
+  else
+    finish_classes(rows);
+}
+
+Tensor GraphNetBuilder::row_of(const std::vector<double>& values) {
+  std::vector<Tensor> numbers;
+  for (const double value : values) numbers.push_back(full(build_, DType::kF32, {1}, value));
+  return numbers.size() == 1 ? numbers[0] : concat(numbers, 0);
+}
+
+void GraphNetBuilder::predict(Tensor rows) {
+  const int64_t items = task_.per_graph ? task_.room.graphs : task_.room.nodes;
+  const auto give = [&](const char* name, Tensor of_items, std::vector<int64_t> dims) {
+    dims.insert(dims.begin(), {task_.micro_batch, items});
+    build_.output(name, reshape(of_items, Shape(std::move(dims))));
+  };
+  if (task_.targets() > 0) {
+    const Tensor values = add(multiply(rows, row_of(task_.target_deviation)), row_of(task_.target_mean));
+    return give("values", values, {task_.targets()});
+  }
+  give("logits", rows, {task_.classes});
+  give("classes", argmax(rows, 1), {});
+  give("probabilities", softmax(rows, 1), {task_.classes});
+}
+
+void GraphNetBuilder::finish_classes(Tensor logits) {
+  Scope scope(build_, "loss");
+  const Tensor labels = input("labels", DType::kI32, {task_.per_graph ? task_.room.graphs : task_.room.nodes});
+  const CrossEntropy found = cross_entropy(logits, reshape(labels, {-1}));
+  build_.output("loss", found.loss);
+  build_.output("correct", found.correct);
+  build_.output("count", found.count);
+}
+
+void GraphNetBuilder::finish_numbers(Tensor values) {
+  Scope scope(build_, "loss");
+  const auto labels = [&](const char* name) {
+    return reshape(input(name, DType::kF32, {task_.room.graphs, task_.targets()}), {-1, task_.targets()});
+  };
+  const Tensor known = labels("known"), apart = multiply(subtract(values, labels("targets")), known);
+  const Tensor count = reduce_sum(known), items = maximum(count, number(1));
+  const Tensor each = config_.loss == "absolute" ? map_unary("abs", apart) : multiply(apart, apart);
+  build_.output("loss", divide(reduce_sum(each), items));
+  const Tensor unit = multiply(map_unary("abs", apart), row_of(task_.target_deviation));
+  build_.output("absolute", divide(reduce_sum(unit), items));
+  build_.output("count", count);
+}
+
+}  // namespace ramet::model

@@ -1,0 +1,268 @@
+// The data of recipes of networks that read graphs.
+#include "ramet/recipe/graph_data.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ramet/base/error.h"
+#include "ramet/base/words.h"
+#include "ramet/graphs/lines.h"
+#include "ramet/graphs/pack_text.h"
+#include "ramet/recipe/arrays.h"
+#include "ramet/recipe/keys.h"
+#include "ramet/recipe/prepare.h"
+
+namespace ramet::recipe {
+namespace {
+
+using graphs::GraphSource;
+using graphs::GraphSourceOptions;
+using graphs::PackRequest;
+using graphs::Packs;
+
+/// The words of a list with commas; of an empty text none.
+std::vector<std::string> list_of(const std::string& text) {
+  std::vector<std::string> words;
+  if (graphs::trimmed(text).empty()) return words;
+  for (const std::string_view word : graphs::split_at(text, ',')) words.emplace_back(graphs::trimmed(word));
+  return words;
+}
+
+/// The number of a part of a split by its name.
+int64_t part_of(const Recipe& recipe, const GraphSet& set, const std::string& key, const std::string& name) {
+  const Field& split = set.fields()[set.field(recipe.data.graphs.split)];
+  const auto found = std::find(split.values.begin(), split.values.end(), name);
+  if (found == split.values.end())
+    throw Error({.what = "the split has no such part",
+                 .where = recipe.where(key),
+                 .found = "'" + name + "'",
+                 .expected = split.values.empty() ? "a field of categories" : "one of " + joined(split.values)});
+  return found - split.values.begin();
+}
+
+/// One more than the greatest number of a field of whole numbers.
+int64_t numbers_of(const GraphSet& set, size_t at) {
+  const Field& field = set.fields()[at];
+  double most = 0;
+  const auto count = static_cast<int64_t>(set.bytes(at).size() / size_of(field.dtype));
+  for (int64_t i = 0; i < count; ++i) {
+    const double number = field_number(field, set.bytes(at), i);
+    if (number < 0)
+      throw Error({.what = "a feature of whole numbers must be a category: 0, 1, 2, ...",
+                   .where = set.source() + ": " + field.key(),
+                   .found = std::to_string(number)});
+    most = std::max(most, number);
+  }
+  return static_cast<int64_t>(most) + 1;
+}
+
+/// Behind the key of a field of nodes: its elements that are not 0 come as lists.
+constexpr std::string_view kSparse = ":sparse";
+
+std::string without_form(const std::string& key) {
+  return key.ends_with(kSparse) ? key.substr(0, key.size() - kSparse.size()) : key;
+}
+
+GraphFeature feature_of(const GraphSet& set, const std::string& word, Per per) {
+  const std::string key = without_form(word);
+  const size_t at = set.field(key);
+  const Field& field = set.fields()[at];
+  if (field.per != per)
+    throw Error({.what = per == Per::kNode ? "a feature of nodes must be a field of nodes"
+                                           : "a feature of edges must be a field of edges",
+                 .where = set.source() + ": " + key});
+  const bool sparse = key != word;
+  if (sparse && (!is_floating(field.dtype) || per != Per::kNode))
+    throw Error({.what = "sparse features must be floats of nodes", .where = set.source() + ": " + key});
+  if (is_floating(field.dtype)) return {.key = key, .width = field.shape.elements(), .sparse = sparse};
+  if (field.shape.rank() > 0)
+    throw Error({.what = "a feature of whole numbers must be a category",
+                 .where = set.source() + ": " + key,
+                 .found = std::string(name_of(field.dtype)) + field.shape.text()});
+  return {.key = key, .categories = field.values.empty() ? numbers_of(set, at) : std::ssize(field.values)};
+}
+
+/// Classes of the label: its categories, or one more than the greatest number.
+int64_t classes_of(const GraphSet& set, const std::string& key) {
+  const size_t at = set.field(key);
+  const Field& field = set.fields()[at];
+  if (is_floating(field.dtype) || field.per == Per::kEdge)
+    throw Error({.what = "the label must be a category of nodes or graphs", .where = set.source() + ": " + key});
+  if (!field.values.empty()) return std::ssize(field.values);
+  double most = 1;
+  const auto count = static_cast<int64_t>(set.bytes(at).size() / size_of(field.dtype));
+  for (int64_t i = 0; i < count; ++i) most = std::max(most, field_number(field, set.bytes(at), i));
+  return static_cast<int64_t>(most) + 1;
+}
+
+/// Mean and deviation of the known numbers of a label, over some graphs (none named: all).
+graphs::TargetForm targets_of(const GraphSet& set, const std::string& key, const std::vector<std::string>& columns,
+                              const std::vector<int64_t>& members) {
+  const size_t at = set.field(key);
+  const Field& field = set.fields()[at];
+  graphs::TargetForm form;
+  const graphs::Lines word("", key);
+  for (const std::string& column : columns)
+    form.columns.push_back(word.whole(column, 0, std::max<int64_t>(0, field.shape.elements() - 1)));
+  if (columns.empty())
+    for (int64_t column = 0; column < field.shape.elements(); ++column) form.columns.push_back(column);
+  const int64_t count = members.empty() ? set.graphs() : std::ssize(members);
+  for (const int64_t column : form.columns) {
+    const auto over_known = [&](const auto& term) {
+      double sum = 0, known = 0;
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t graph = members.empty() ? i : members[static_cast<size_t>(i)];
+        const double value = field_number(field, set.bytes(at), graph * field.shape.elements() + column);
+        if (!std::isnan(value)) sum += term(value), ++known;
+      }
+      return sum / std::max(1.0, known);
+    };
+    const double mean = over_known([](double value) { return value; });
+    form.mean.push_back(mean);
+    form.deviation.push_back(std::sqrt(over_known([&](double value) { return (value - mean) * (value - mean); })));
+  }
+  return form;
+}
+
+/// The mean of log(d + 1) over the nodes of some graphs (none named: all), with d the edges that end in a node.
+double average_log_degree(const GraphSet& set, const std::vector<int64_t>& members) {
+  double sum = 0, nodes = 0;
+  std::vector<int32_t> degrees;
+  for (int64_t i = 0; i < (members.empty() ? set.graphs() : std::ssize(members)); ++i) {
+    const auto graph = static_cast<size_t>(members.empty() ? i : members[static_cast<size_t>(i)]);
+    degrees.assign(static_cast<size_t>(set.node_ptr(0)[graph + 1] - set.node_ptr(0)[graph]), 0);
+    for (int64_t e = set.edge_ptr(0)[graph]; e < set.edge_ptr(0)[graph + 1]; ++e)
+      ++degrees[static_cast<size_t>(set.targets(0)[static_cast<size_t>(e)])];
+    for (const int32_t degree : degrees) sum += std::log(degree + 1.0), ++nodes;
+  }
+  return std::max(1e-6, sum / std::max(1.0, nodes));
+}
+
+class GraphOpener {
+ public:
+  explicit GraphOpener(const Recipe& recipe)
+      : recipe_(recipe), data_(recipe.data.graphs), info_(info_of(*graph_family(recipe.model.kind))) {
+    if (data_.set.empty())
+      throw Error({.what = "a network for graphs needs a graph set",
+                   .where = recipe.where("data.graphs.set"),
+                   .remedy = "Make one with `ramet graphs prepare`"});
+    opened_.set =
+        for_key(recipe, "data.graphs.set", [&] { return std::make_shared<const GraphSet>(GraphSet::open(data_.set)); });
+  }
+
+  OpenedGraphs open() {
+    const GraphSet& set = *opened_.set;
+    for_key(recipe_, "data.graphs.features", [&] {
+      for (const std::string& key : list_of(data_.features))
+        opened_.task.features.push_back(feature_of(set, key, Per::kNode));
+    });
+    for_key(recipe_, "data.graphs.edge_features", [&] {
+      for (const std::string& key : list_of(data_.edge_features))
+        opened_.task.edge_features.push_back(feature_of(set, key, Per::kEdge));
+    });
+    for_key(recipe_, "data.graphs.label", [&] { take_label(); });
+    opened_.task.edge_weights = info_.edge_weights && set.has("edge.weight");
+    if (info_.degrees) opened_.task.average_log_degree = average_log_degree(set, graphs_trained_on());
+    const auto train = for_key(recipe_, "data.graphs.batch", [&] { return packs(true); });
+    const auto held_out =
+        data_.split.empty() ? nullptr : for_key(recipe_, "data.graphs.batch", [&] { return packs(false); });
+    graphs::GraphBudget room = train->budget();
+    if (held_out)
+      room = {std::max(room.graphs, held_out->budget().graphs), std::max(room.nodes, held_out->budget().nodes),
+              std::max(room.edges, held_out->budget().edges)};
+    opened_.train = source(train, room, true);
+    if (held_out) opened_.held_out = source(held_out, room, false);
+    opened_.task.micro_batch = recipe_.train.micro_batch;
+    opened_.task.room = opened_.train->budget();
+    for (GraphFeature& feature : opened_.task.features) feature.room = opened_.train->sparse_room();
+    opened_.task.seed = recipe_.train.seed;
+    return std::move(opened_);
+  }
+
+ private:
+  void take_label() {
+    const GraphSet& set = *opened_.set;
+    const Field& label = set.fields()[set.field(data_.label)];
+    opened_.task.per_graph = label.per == Per::kGraph;
+    if (!opened_.task.per_graph || !is_floating(label.dtype)) {
+      opened_.task.classes = classes_of(set, data_.label);
+      return;
+    }
+    targets_ = targets_of(set, data_.label, list_of(data_.columns), graphs_trained_on());
+    for (size_t k = 0; k < targets_.mean.size(); ++k) {
+      opened_.task.target_mean.push_back(targets_.mean[k] * data_.factor);
+      opened_.task.target_deviation.push_back(targets_.deviation[k] * data_.factor);
+    }
+  }
+  /// Numbers of the graphs of the part to train on; empty: all.
+  std::vector<int64_t> graphs_trained_on() const {
+    if (data_.split.empty() || opened_.set->fields()[opened_.set->field(data_.split)].per != Per::kGraph) return {};
+    return graphs::members_of(*opened_.set, data_.split, part(true));
+  }
+  int64_t part(bool training) const {
+    return training ? part_of(recipe_, *opened_.set, "data.graphs.train", data_.train)
+                    : part_of(recipe_, *opened_.set, "data.graphs.held_out", data_.held_out);
+  }
+  /// Whether the split divides what packs are made of: graphs, or the seeds of samples. Otherwise it masks labels.
+  bool split_members() const { return opened_.task.per_graph || graphs::samples_nodes(data_.batch); }
+
+  std::shared_ptr<const Packs> packs(bool training) const {
+    PackRequest request{.oversize = data_.oversize == "trim" ? graphs::Oversize::kTrim : graphs::Oversize::kRefuse,
+                        .shuffle = training && recipe_.data.shuffle,
+                        .seed = static_cast<uint64_t>(recipe_.train.seed)};
+    if (!data_.split.empty() && split_members())
+      request.members = graphs::members_of(*opened_.set, data_.split, part(training));
+    // A last step may reach into the epoch behind the last.
+    if (!training)
+      request.epochs = 1;
+    else if (recipe_.train.epochs)
+      request.epochs = static_cast<int64_t>(*recipe_.train.epochs) + 1;
+    return graphs::make_packs(opened_.set, data_.batch, request);
+  }
+
+  std::shared_ptr<const GraphSource> source(std::shared_ptr<const Packs> packs, const graphs::GraphBudget& room,
+                                            bool training) const {
+    GraphSourceOptions options{.label = data_.label, .targets = targets_, .room = room};
+    for (const GraphFeature& feature : opened_.task.features)
+      if (feature.sparse)
+        options.sparse = feature.key;
+      else
+        options.fields.push_back(feature.key);
+    for (const std::string& key : list_of(data_.edge_features)) options.fields.push_back(key);
+    if (info_.pairs) options.pairs = "edge.distance";
+    if (opened_.task.edge_weights) options.fields.emplace_back("edge.weight");
+    if (!data_.split.empty() && !split_members()) options.split = data_.split, options.part = part(training);
+    return for_key(recipe_, "data.graphs.label", [&] {
+      return std::make_shared<const GraphSource>(opened_.set, std::move(packs), std::move(options));
+    });
+  }
+
+  const Recipe& recipe_;
+  const decltype(Recipe::Data::graphs)& data_;
+  const GraphFamilyInfo& info_;
+  graphs::TargetForm targets_;
+  OpenedGraphs opened_;
+};
+
+}  // namespace
+
+OpenedGraphs open_graphs(const Recipe& recipe) { return GraphOpener(recipe).open(); }
+
+GraphNetConfig graph_config_of(const Recipe& recipe) {
+  const auto& graph = recipe.model.graph;
+  return {.family = *graph_family(recipe.model.kind),
+          .layers = graph.layers,
+          .hidden = graph.hidden,
+          .heads = graph.heads,
+          .dropout = graph.dropout,
+          .attention_dropout = graph.attention_dropout,
+          .momentum = recipe.model.momentum,
+          .readout = graph.readout,
+          .loss = graph.loss,
+          .diagonal = graph.diagonal,
+          .gaussians = graph.gaussians,
+          .cutoff = graph.cutoff,
+          .filter_points = graph.filter_points};
+}
+
+}  // namespace ramet::recipe

@@ -1,0 +1,191 @@
+#include "ramet/train/evolve.h"
+
+#include <map>
+
+#include "ramet/base/error.h"
+#include "ramet/ir/part_of.h"
+#include "ramet/model/evolve.h"
+#include "ramet/model/sparsify.h"
+#include "ramet/ops/build.h"
+#include "ramet/ops/build_sparse.h"
+#include "ramet/train/groups.h"
+#include "ramet/train/optimizers/optimizer.h"
+
+namespace ramet::train {
+namespace {
+
+/// The nodes of a graph that change patterns, by the name of the index that they read.
+std::map<std::string, NodeId> evolving_nodes(const Graph& graph) {
+  std::map<std::string, NodeId> nodes;
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id)
+    if (graph.node(id).op->name == "sparse_evolve") nodes[graph.value(graph.node(id).inputs[0]).name] = id;
+  return nodes;
+}
+
+bool corrects_moments(const TrainOptions& options) {
+  return find_optimizer(options.optimizer.kind).own_steps && options.optimizer.bias_correction;
+}
+
+/// What the optimizer begins with at a new block: 0 of weights, whatever weights begin with.
+double fresh_value(const StateTensor& state) {
+  return state.kind == StateKind::kOptimizer && state.init.kind == StateInit::Kind::kConstant ? state.init.a : 0;
+}
+
+/// Whether the state holds a number, or half of one, for each element of the values, which follows the element's block.
+bool follows_blocks(const StateTensor& state, const SparseWeight& weight) {
+  const std::string& values = weight.values.name;
+  if (state.name == values || (state.low_half && state.of == values)) return true;
+  const bool of_pattern =
+      state.name == model::explored_name(weight.name) || state.name == model::candidates_name(weight.name);
+  if (state.kind != StateKind::kOptimizer || state.of != values || of_pattern) return false;
+  const Shape &shape = state.type.shape, &index = weight.index.type.shape;
+  if (shape.rank() == 5 && shape[0] == index[0] && shape[1] == index[1] && shape[2] == index[2]) return true;
+  throw Error({.what = "an optimizer's state cannot follow the blocks of a sparse weight whose pattern changes",
+               .where = "'" + state.name + "'",
+               .found = state.type.text(),
+               .expected = "a number for each element",
+               .remedy = "Choose an optimizer that keeps numbers of each element, or patterns that never change"});
+}
+
+}  // namespace
+
+std::set<std::string> own_step_values(const Model& model, const TrainOptions& options) {
+  std::set<std::string> names;
+  for (const NamedGraph& program : model.programs) {
+    const std::map<std::string, NodeId> nodes = evolving_nodes(program.graph);
+    if (nodes.empty()) continue;
+    for (const SparseWeight& weight : sparse_weights(model)) {
+      const auto found = nodes.find(weight.index.name);
+      if (found == nodes.end()) continue;
+      const Attributes& attributes = program.graph.node(found->second).attributes;
+      const std::string age = attributes.has("age") ? attributes.get_string("age") : "auto";
+      if (age == "own" && !corrects_moments(options))
+        throw Error({.what = "blocks count their own steps for corrections that this optimizer does not have",
+                     .where = "'" + weight.name + "', age = \"own\"",
+                     .found = options.optimizer.kind,
+                     .expected = "adam or adamw, with corrections",
+                     .remedy = "Set the age of blocks to \"shared\""});
+      if (age != "shared" && corrects_moments(options)) names.insert(weight.values.name);
+    }
+  }
+  return names;
+}
+
+std::string births_name(const std::string& values) { return "optimizer.birth." + values; }
+
+bool grows_by_gradient(const Graph& program) {
+  for (const auto& [index, id] : evolving_nodes(program))
+    if (program.node(id).inputs.size() == 4) return true;
+  return false;
+}
+
+std::vector<std::string> values_by_gradient(const Model& model, const Graph& program) {
+  const std::map<std::string, NodeId> nodes = evolving_nodes(program);
+  std::vector<std::string> values;
+  for (const SparseWeight& weight : sparse_weights(model))
+    if (nodes.count(weight.index.name)) values.push_back(weight.values.name);
+  return values;
+}
+
+Graph candidates_graph(const Model& model, const Graph& program, const Graph& both) {
+  const std::map<std::string, NodeId> nodes = evolving_nodes(program);
+  std::map<ValueId, std::vector<NodeId>> products;  // that make gradients, by the value of the index
+  for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id)
+    if (both.node(id).op->name == "sparse_outer") products[both.node(id).inputs[2]].push_back(id);
+  Graph graph(kCandidates);
+  GraphCopier copier(both, graph);
+  copier.copy_inputs();
+  for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id) copier.copy_node(id);
+  GraphBuilder build(graph);
+  std::vector<GraphOutput> wanted;
+  for (const SparseWeight& weight : sparse_weights(model)) {
+    const auto evolving = nodes.find(weight.index.name);
+    if (evolving == nodes.end()) continue;
+    const ValueId index = both.find_input(weight.index.name);
+    const auto found = products.find(index);
+    if (index == kNoValue || found == products.end())
+      throw Error({.what = "the loss does not depend on a sparse weight, whose new blocks are found by its gradient",
+                   .where = "'" + weight.name + "'",
+                   .remedy = "Let new blocks be drawn, or leave the weight dense"});
+    const InfoScope scope(build, copier.info(found->second.front()));
+    // The uses of a shared weight are one product over the tokens of all.
+    Tensor sides[2];
+    for (size_t side = 0; side < 2; ++side) {
+      std::vector<Tensor> uses;
+      for (const NodeId product : found->second) uses.push_back(build.tensor(copier[both.node(product).inputs[side]]));
+      sides[side] = uses.front();
+      if (uses.size() == 1) continue;
+      for (Tensor& use : uses) use = reshape(use, {-1, use.shape().dim(-1)});
+      sides[side] = concat(uses, 0);
+    }
+    const std::string name = model::candidates_name(weight.name);
+    build.output(name,
+                 sparse_candidates(sides[0], sides[1], build.tensor(copier[index]), weight.grid,
+                                   program.node(evolving->second).attributes.get_string("norm")),
+                 OutputRole::kState);
+    wanted.push_back(*graph.find_output(name));
+  }
+  return part_of(graph, kCandidates, wanted);
+}
+
+Graph with_carried_states(const Model& model, const TrainOptions& options, const StepGraph& step,
+                          const Graph& program) {
+  const std::map<std::string, NodeId> nodes = evolving_nodes(program);
+  if (nodes.empty()) return program;
+  Graph graph(program.name());
+  GraphCopier copier(program, graph);
+  copier.copy_inputs();
+  for (NodeId id = 0; id < static_cast<NodeId>(program.nodes().size()); ++id) copier.copy_node(id);
+  copier.copy_outputs();
+  GraphBuilder build(graph);
+  for (const SparseWeight& weight : sparse_weights(model)) {
+    const auto found = nodes.find(weight.index.name);
+    if (found == nodes.end()) continue;
+    if (is_frozen(options, weight.values))
+      throw Error({.what = "the pattern of a frozen weight cannot change",
+                   .where = "'" + weight.name + "'",
+                   .remedy = "Leave the weight out of the frozen groups, or let patterns never change"});
+    const Scope scope(build, weight.name);
+    const Tensor source = build.tensor(copier[program.node(found->second).outputs[1]]);
+    for (const StateTensor& state : step.states) {
+      if (!follows_blocks(state, weight)) continue;
+      const Tensor fresh = state.name == births_name(weight.values.name)
+                               ? add_scalar(scalar_input(build, kUpdates), 1)
+                               : full(build, state.type.dtype, {}, fresh_value(state));
+      const Tensor before = build.state(state.name, state.type.dtype, state.type.shape);
+      const Tensor next = sparse_carry(source, before, fresh);
+      build.output(state.name, next, OutputRole::kState);
+      // Of values in two halves the norm of the high ones.
+      if (state.name == weight.values.name)
+        build.output("norm." + weight.name, sqrt(from_exact(exact_sum({sum_squares(next)}))));
+    }
+  }
+  return graph;
+}
+
+void add_evolve_numbers(const Model& model, const ClusterResults& results, Numbers& numbers) {
+  const ResultTensors* found = results.program(model::kEvolve);
+  if (!found) return;
+  std::map<std::string, double> by_name;
+  for (const auto& [name, value] : numbers_of(*found)) by_name[name] = value;
+  double all = 0, stored = 0, grown = 0, explored = 0;  // elements
+  Numbers each;
+  for (const SparseWeight& weight : sparse_weights(model)) {
+    if (!by_name.count("stored." + weight.name)) continue;
+    const auto size = static_cast<double>(weight.grid.block_elements());
+    const auto elements = static_cast<double>(weight.grid.rows() * weight.grid.columns());
+    const auto of = [&](const char* what) { return size * by_name.at(what + weight.name); };
+    all += elements, stored += of("stored."), grown += of("grown."), explored += of("explored.");
+    each.emplace_back("density." + weight.name, of("stored.") / elements);
+    each.emplace_back("churn." + weight.name, of("grown.") / of("stored."));
+    each.emplace_back("explored." + weight.name, of("explored.") / elements);
+    each.emplace_back("norm." + weight.name, by_name.at("norm." + weight.name));
+  }
+  if (each.empty()) return;
+  numbers.emplace_back("density", stored / all);
+  numbers.emplace_back("churn", grown / stored);
+  numbers.emplace_back("explored", explored / all);
+  numbers.insert(numbers.end(), each.begin(), each.end());
+}
+
+}  // namespace ramet::train

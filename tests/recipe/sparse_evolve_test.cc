@@ -1,0 +1,267 @@
+// Recipes whose sparse patterns change.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "ramet/base/error.h"
+#include "ramet/model/evolve.h"
+#include "ramet/model/sparsify.h"
+#include "ramet/recipe/prepare.h"
+#include "ramet/train/predictor.h"
+#include "support/temporary.h"
+
+namespace ramet::tests {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// A model of two layers of 32 whose patterns change after steps 2, 4 and 6.
+std::string recipe_of(const std::string& kind) {
+  return "[model]\nkind = \"" + kind + R"("
+preset = "mini"
+layers = 2
+hidden = 32
+heads = 4
+vocabulary_size = 96
+max_positions = 16
+[data]
+sequence_length = 16
+[train]
+seed = 3
+steps = 6
+micro_batch = 2
+accumulation = 4
+lanes = 4
+chunks = 4
+precision = "f32"
+[train.schedule]
+learning_rate = 1e-3
+[train.evaluation]
+batches = 2
+[sparse]
+weights = ")" +
+         (kind == "bert" ? "bert.encoder.*" : "transformer.h.*") + R"("
+density = 0.3
+block = 2
+cells = 4
+every = 2
+prune_schedule = "constant"
+)";
+}
+const std::string kBert = recipe_of("bert"), kGpt2 = recipe_of("gpt2");
+
+class SparseEvolveRecipe : public ::testing::Test {
+ protected:
+  Recipe read(const std::string& text, const std::vector<std::string>& settings = {}) {
+    return parse_recipe(text, "sparse.toml", folder_.path(), settings);
+  }
+  Training training(const std::string& text, const std::string& layout = "p=1", std::vector<std::string> settings = {},
+                    int threads = 1) {
+    settings.push_back("layout=" + layout);
+    return make_training(prepare(read(text, settings)), {.threads = threads});
+  }
+  static std::string hash_after(Training& run, int steps) {
+    for (int step = 0; step < steps; ++step) run.step();
+    return run.weights_hash();
+  }
+  std::string hash_of(const std::string& text, const std::string& layout = "p=1",
+                      const std::vector<std::string>& settings = {}, int threads = 1, int steps = 5) {
+    Training run = training(text, layout, settings, threads);
+    run.initialize();
+    return hash_after(run, steps);
+  }
+  std::string error_of(const std::string& text, const std::vector<std::string>& settings = {}) {
+    try {
+      training(text, "p=1", settings);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  static std::vector<int32_t> index_of(const Training& run, const SparseWeight& weight) {
+    std::vector<int32_t> index(static_cast<size_t>(weight.index.type.elements()));
+    run.read_state(weight.index.name, std::as_writable_bytes(std::span(index)));
+    return index;
+  }
+  static std::vector<float> floats_of(const Training& run, const std::string& name, int64_t count) {
+    std::vector<float> numbers(static_cast<size_t>(count));
+    run.read_state(name, std::as_writable_bytes(std::span(numbers)));
+    return numbers;
+  }
+  TemporaryFolder folder_;
+};
+
+/// Forms of the run that layouts meet: how new blocks are found, how weights are held, densities that change.
+const std::vector<std::vector<std::string>> kForms{
+    {},
+    {"sparse.regrow=gradient"},
+    {"sparse.age=shared", "sparse.score=max", "sparse.regrow_pruned=true", "train.optimizer.kind=sgd"},
+    {"sparse.first_density=0.9", "sparse.block=1", "sparse.score=l2"},
+    {"sparse.first_density=0.1", "sparse.regrow=gradient", "sparse.block=1", "train.precision=bf16"},
+    {"train.weights=split", "train.precision=bf16", "train.optimizer.state=bf16"}};
+
+TEST_F(SparseEvolveRecipe, AnyLayoutGivesTheSameBits) {
+  const std::vector<std::string> layouts{"p=2",
+                                         "t=2",
+                                         "t=4",
+                                         "t=2 sequence=true",
+                                         "p=2 t=2",
+                                         "r=2",
+                                         "r=2 rts=weights,grads,optimizer",
+                                         "phases=2 offload=weights,optimizer",
+                                         "recompute=layer",
+                                         "p=2 t=2 r=2 rts=optimizer recompute=layer"};
+  for (size_t form = 0; form < kForms.size(); ++form)
+    for (const std::string& text : {kBert, kGpt2}) {
+      const std::string hash = hash_of(text, "p=1", kForms[form]);
+      EXPECT_EQ(hash_of(text, "p=1", kForms[form], 3), hash);
+      // Each form meets a part of the layouts with each model, all of them with both.
+      for (size_t i = 0; i < layouts.size(); ++i) {
+        if (form > 1 && (i + form + (text == kBert)) % 3 != 0) continue;
+        SCOPED_TRACE(text.substr(0, 24) + layouts[i] + " form " + std::to_string(form));
+        EXPECT_EQ(hash_of(text, layouts[i], kForms[form]), hash);
+      }
+    }
+}
+
+TEST_F(SparseEvolveRecipe, ContinuesBeforeAtAndAfterAChangeOnAnotherLayout) {
+  for (const size_t form : {size_t{0}, size_t{1}, size_t{3}}) {
+    const std::string whole = hash_of(kGpt2, "p=1", kForms[form], 1, 6);
+    for (const int before : {1, 2, 3}) {
+      SCOPED_TRACE("form " + std::to_string(form) + " after " + std::to_string(before));
+      Training first = training(kGpt2, "t=2", kForms[form]);
+      first.initialize();
+      hash_after(first, before);
+      const auto folder = folder_ / ("run" + std::to_string(form) + std::to_string(before));
+      const Checkpoint checkpoint(first.save(folder));
+      Training second = training(kGpt2, "p=2 r=2 rts=optimizer", kForms[form]);
+      EXPECT_EQ(second.restore(checkpoint), "");
+      EXPECT_EQ(hash_after(second, 6 - before), whole);
+    }
+  }
+}
+
+TEST_F(SparseEvolveRecipe, WithoutPruningARunIsThatOfFixedPatterns) {
+  for (const std::string& text : {kBert, kGpt2}) {
+    const std::string fixed = hash_of(text.substr(0, text.find("every")));
+    for (const char* age : {"own", "shared"})
+      EXPECT_EQ(hash_of(text, "p=1", {"sparse.prune_ratio=0", std::string("sparse.age=") + age}), fixed) << age;
+    EXPECT_NE(hash_of(text), fixed);
+  }
+}
+
+TEST_F(SparseEvolveRecipe, BlocksKeepTheirNumbersAndNewOnesBeginAtZero) {
+  Training run = training(kGpt2), before = training(kGpt2);
+  run.initialize(), before.initialize();
+  hash_after(run, 4), hash_after(before, 3);
+  // Step 4 updates, then prunes 31 of 61 slots: what was kept is what the update made of it.
+  for (const SparseWeight& weight : sparse_weights(run.model())) {
+    const auto index = index_of(run, weight), old = index_of(before, weight);
+    const std::string birth = "optimizer.birth." + weight.values.name;
+    const auto values = floats_of(run, weight.values.name, weight.values.type.elements());
+    const auto m = floats_of(run, "optimizer.m." + weight.values.name, weight.values.type.elements());
+    const auto births = floats_of(run, birth, std::ssize(index));
+    const int64_t size = weight.grid.block_elements();
+    int64_t fresh = 0;
+    for (int64_t slot = 0; slot < std::ssize(index); ++slot) {
+      const auto cell = old.begin() + slot / weight.grid.slots * weight.grid.slots;
+      const bool is_new = !std::binary_search(cell, cell + weight.grid.slots, index[static_cast<size_t>(slot)]);
+      fresh += is_new;
+      EXPECT_EQ(births[static_cast<size_t>(slot)] == 4, is_new) << births[static_cast<size_t>(slot)];
+      if (!is_new) EXPECT_THAT(births[static_cast<size_t>(slot)], ::testing::AnyOf(0, 2));
+      for (int64_t i = slot * size; i < (slot + 1) * size; ++i) {
+        EXPECT_EQ(values[static_cast<size_t>(i)] == 0, is_new);
+        EXPECT_EQ(m[static_cast<size_t>(i)] == 0, is_new);
+      }
+    }
+    EXPECT_EQ(fresh, weight.grid.cells() * ((weight.grid.slots + 1) / 2));
+  }
+}
+
+TEST_F(SparseEvolveRecipe, AStepTellsOfTheChange) {
+  Training run = training(kGpt2, "p=2 t=2");
+  run.initialize();
+  std::map<std::string, double> numbers;
+  double explored = 0;
+  for (int step = 1; step <= 6; ++step) {
+    numbers.clear();
+    for (const auto& [name, value] : run.step()) numbers[name] = value;
+    EXPECT_EQ(numbers.count("churn"), step % 2 == 0 ? 1u : 0u);
+    if (step % 2 != 0) continue;
+    EXPECT_NEAR(numbers.at("density"), 0.3, 0.005);
+    EXPECT_NEAR(numbers.at("churn"), 0.5, 0.02);
+    EXPECT_GT(numbers.at("explored"), explored);
+    explored = numbers.at("explored");
+  }
+  // The recurrence of random growth: three changes of a half.
+  double expected = 0.3;
+  for (int change = 0; change < 3; ++change) expected += 0.5 * 0.3 * (1 - expected) / 0.7;
+  EXPECT_NEAR(explored, expected, 0.02);
+  for (const SparseWeight& weight : sparse_weights(run.model())) {
+    double squares = 0;
+    for (const float value : floats_of(run, weight.values.name, weight.values.type.elements()))
+      squares += static_cast<double>(value) * value;
+    EXPECT_NEAR(numbers.at("norm." + weight.name), std::sqrt(squares), 1e-5);
+    EXPECT_GT(numbers.at("explored." + weight.name), 0.45);
+  }
+}
+
+TEST_F(SparseEvolveRecipe, DensitiesChangeAndFilesHoldWhatIsStored) {
+  for (const std::string first : {"0.9", "0.05"}) {
+    Training run = training(kBert, "t=2", {"sparse.first_density=" + first, "sparse.block=1", "train.steps=8"});
+    run.initialize();
+    double density = 0;
+    for (int step = 0; step < 8; ++step) {
+      for (const auto& [name, value] : run.step())
+        if (name == "density") density = value;
+      if (step == 1) EXPECT_NEAR(density, std::stod(first), 0.005);
+    }
+    EXPECT_NEAR(density, 0.3, 0.005);
+    for (const SparseWeight& weight : sparse_weights(run.model())) {
+      const auto index = index_of(run, weight);
+      const auto unused = std::count(index.begin(), index.end(), kUnusedSlot);
+      const double stored = 1 - static_cast<double>(unused) / static_cast<double>(std::ssize(index));
+      EXPECT_NEAR(stored, 0.3 / std::max(0.3, std::stod(first)), 0.01);
+    }
+    // The dense weights of the file give the same loss.
+    const auto path = folder_ / ("dense" + first + ".safetensors");
+    run.export_weights(path);
+    const std::string dense = kBert.substr(0, kBert.find("[sparse]"));
+    Training again = training(dense, "p=1", {"model.init_from=" + path.string()});
+    again.initialize();
+    EXPECT_NEAR(again.evaluate()[0].second, run.evaluate()[0].second, 1e-4);
+  }
+}
+
+TEST_F(SparseEvolveRecipe, ACheckpointPredicts) {
+  Training run = training(kBert);
+  run.initialize();
+  hash_after(run, 3);
+  const Checkpoint checkpoint(run.save(folder_ / "run"));
+  const Recipe complete = complete_recipe(read(kBert));
+  Predictor predictor(build_model(complete), complete.train, Layout{}, {.threads = 1}, {"evaluate"});
+  predictor.load(checkpoint);
+  EXPECT_THROW((void)training(kBert, "p=1", {"sparse.prune_ratio=0.2"}).restore(checkpoint), Error);
+  EXPECT_THROW((void)training(kBert, "p=1", {"sparse.age=shared"}).restore(checkpoint), Error);
+}
+
+TEST_F(SparseEvolveRecipe, ErrorsNameTheKey) {
+  EXPECT_THAT(error_of(kBert, {"sparse.every=0"}), AllOf(HasSubstr("prune_schedule"), HasSubstr("sparse.every")));
+  EXPECT_THAT(error_of(kBert, {"sparse.prune_ratio=1.5"}), HasSubstr("out of range"));
+  EXPECT_THAT(error_of(kBert, {"sparse.regrow=gradient", "sparse.regrow_pruned=true"}),
+              HasSubstr("sparse.regrow_pruned"));
+  EXPECT_THAT(error_of(kBert, {"sparse.regrow=gradient", "train.precision=f16"}), HasSubstr("range of f32"));
+  EXPECT_THAT(error_of(kBert, {"sparse.ramp_from=0.9"}), HasSubstr("ends before it begins"));
+  EXPECT_THAT(error_of(kBert, {"sparse.age=own", "train.optimizer.kind=lion"}),
+              AllOf(HasSubstr("lion"), HasSubstr("shared")));
+  EXPECT_THAT(error_of(kBert, {"train.optimizer.kind=adafactor"}), HasSubstr("no error"));
+  EXPECT_THAT(error_of(kBert + "[[train.groups]]\nweights = [\"*intermediate.dense.weight.values\"]\nfrozen = true\n"),
+              HasSubstr("frozen"));
+}
+
+}  // namespace
+}  // namespace ramet::tests
