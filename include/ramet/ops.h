@@ -185,6 +185,10 @@ RAMET_API Tensor sparse_softmax(Operand values, Operand index, int64_t cell_rows
 /// Rows `numbers` [I...] of a sparse table as dense rows [I..., columns]: an embedding. With the values and the index
 /// of a sparse_matmul, the embedding is tied to it.
 RAMET_API Tensor sparse_gather(Operand numbers, Operand values, Operand index, int64_t cell_rows, int64_t cell_columns);
+/// `rows` [I..., columns] added at the rows `numbers` [I...] of a sparse table that stores blocks of block_rows x
+/// block_columns at `index`: f32 values. The gradient of sparse_gather; what falls on no stored block is left out.
+RAMET_API Tensor sparse_scatter_add(Operand numbers, Operand rows, Operand index, int64_t cell_rows,
+                                    int64_t cell_columns, int64_t block_rows, int64_t block_columns);
 /// softmax(scale q k^T) v over the stored blocks of a matrix [queries, keys] that all leading dimensions share: q [...,
 /// queries, depth], k [..., keys, depth], v [..., keys, width] -> [..., queries, width]. `keep` as in sparse_softmax.
 RAMET_API Tensor sparse_attention(Operand q, Operand k, Operand v, Operand index, int64_t cell_rows,

@@ -368,6 +368,8 @@ void add_products(std::vector<Case>& cases) {
        (ops::sparse_softmax(in.stored, in.slots, {2, 4}, "lower")));
   EACH(sparse_gather, (v0::sparse_gather(in.numbers, in.stored, in.slots, 2, 4)),
        (ops::sparse_gather(in.numbers, in.stored, in.slots, {2, 4})));
+  EACH(sparse_scatter_add, (v0::sparse_scatter_add(in.two, in.eight, in.slots, 2, 4, 1, 2)),
+       (ops::sparse_scatter_add(in.two, in.eight, in.slots, {2, 4}, 1, 2)));
   EACH(sparse_attention, (v0::sparse_attention(in.both_rows, in.keys, in.keys, in.slots, 2, 4, 1, 2, 0.5, "upper")),
        (ops::sparse_attention(in.both_rows, in.keys, in.keys, in.slots, {2, 4}, 1, 2, 0.5, "upper")));
   BOTH(einsum, einsum("nab,bc->nac", std::vector{in.a, in.square}));

@@ -65,6 +65,79 @@ class Layers(unittest.TestCase):
             hashes.add(training.weights_hash())
         self.assertEqual(len(hashes), 1)
 
+    def test_rows_softmax_and_attention_are_those_of_the_dense_matrix(self):
+        random = np.random.default_rng(6)
+        table = ramet.SparseMatrix.from_dense(matrix(), block=(2, 2))
+        values, index = table.cells()
+        numbers = np.array([3, 0, 3, 7], np.int32)
+        rows = random.standard_normal((4, 12)).astype(np.float32)
+        q, k, v = (random.standard_normal((4, size, 5)).astype(np.float32) for size in (8, 12, 12))
+        m = ramet.ModelBuilder("rows")
+        stored = m.weight("stored", values.shape, ramet.Init.numbers(values))
+        pattern = m.state("pattern", "i32", index.shape, "constant", ramet.Init.numbers(index))
+        n, r = m.input("numbers", "i32", [4]), m.input("rows", "f32", [4, 12])
+        queries, keys, width = (m.input(name, "f32", list(a.shape)) for name, a in (("q", q), ("k", k), ("v", v)))
+        made = {"gathered": ramet.sparse_gather(n, stored, pattern, 8, 12),
+                "added": ramet.sparse_scatter_add(n, r, pattern, 8, 12, 2, 2),
+                "softmax": ramet.sparse_softmax(stored, pattern, 8, 12, "lower"),
+                "attention": ramet.sparse_attention(queries, keys, width, pattern, 8, 12, 2, 2, 0.5)}
+        m.loss(ramet.reduce_mean(made["gathered"]))
+        for name, tensor in made.items():
+            m.output(name, tensor)
+        found = ramet.Predictor(m.build(), threads=1).run(
+            "predict", {"numbers": numbers, "rows": rows, "q": q, "k": k, "v": v})
+
+        def dense(cells):
+            return ramet.SparseMatrix.from_cells(cells, index, (8, 12)).dense()
+
+        whole, mask = table.dense(), dense(np.ones_like(values)) > 0
+        np.testing.assert_array_equal(found["gathered"], whole[numbers])
+        sums = np.zeros((8, 12), np.float32)
+        np.add.at(sums, numbers, rows)
+        np.testing.assert_allclose(dense(found["added"]), sums * mask, rtol=1e-6)
+
+        def softmax(scores, kept):
+            shares = np.where(kept, np.exp(scores), 0)
+            return shares / np.maximum(shares.sum(-1, keepdims=True), 1e-30)
+
+        np.testing.assert_allclose(dense(found["softmax"]), softmax(whole, mask & np.tri(8, 12, dtype=bool)), atol=1e-6)
+        np.testing.assert_allclose(found["attention"], softmax(0.5 * q @ k.swapaxes(1, 2), mask) @ v, atol=1e-5)
+
+    def test_products_of_several_matrices(self):
+        random = np.random.default_rng(7)
+        one = ramet.SparseMatrix.from_dense(matrix(), block=(2, 2))
+        _, index = one.cells()
+        a, b = random.standard_normal((3, 5, 8)).astype(np.float32), random.standard_normal((3, 5, 12)).astype(np.float32)
+        m = ramet.ModelBuilder("several")
+        pattern = m.state("pattern", "i32", index.shape, "constant", ramet.Init.numbers(index))
+        left, right = m.input("a", "f32", [3, 5, 8]), m.input("b", "f32", [3, 5, 12])
+        outer = ramet.sparse_outer(left, right, pattern, 8, 12, 2, 2, grouped=True)
+        y = ramet.sparse_matmul(right, outer, pattern, 8, 12) * m.weight("w", [1])
+        m.loss(ramet.reduce_mean(y))
+        m.output("outer", outer)
+        m.output("y", ramet.sparse_matmul(right, outer, pattern, 8, 12))
+        found = ramet.Predictor(m.build(), threads=1).run("predict", {"a": a, "b": b})
+        for g in range(3):
+            stored = ramet.SparseMatrix.from_cells(found["outer"][g], index, (8, 12)).dense()
+            kept = ramet.SparseMatrix.from_cells(np.ones_like(found["outer"][g]), index, (8, 12)).dense()
+            np.testing.assert_allclose(stored, a[g].T @ b[g] * kept, atol=1e-5)
+            np.testing.assert_allclose(found["y"][g], b[g] @ stored.T, rtol=1e-4, atol=1e-4)
+
+    def test_prediction_has_the_same_bits_on_every_layout(self):
+        x = np.random.default_rng(8).standard_normal((4, 16)).astype(np.float32)
+        found = set()
+        for layout in ("", "t=2", "r=2"):
+            m = ramet.ModelBuilder("predicts")
+            a = m.input("x", "f32", [4, 16])
+            h = ramet.gelu(ramet.sparse_linear_layer(m, a, "up", 32, density=0.25, block=(4, 4), cells=(2, 1), rows="mlp"))
+            y = ramet.sparse_linear_layer(m, h, "down", 16, density=0.25, block=(4, 4), cells=(1, 2), columns="mlp")
+            m.loss(ramet.reduce_mean(y * y))
+            m.output("y", y)
+            m.axis_units("mlp", 2)
+            predictor = ramet.Predictor(m.build(), layout=layout, chunks=2, threads=1)
+            found.add(predictor.predict({"x": x})["y"].tobytes())
+        self.assertEqual(len(found), 1)
+
     def test_weights_of_a_model_become_sparse(self):
         x = np.random.default_rng(4).standard_normal((8, 16)).astype(np.float32)
         weight = np.random.default_rng(5).standard_normal((32, 16)).astype(np.float32)

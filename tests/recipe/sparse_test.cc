@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "ramet/base/error.h"
+#include "ramet/base/host_tensor.h"
+#include "ramet/base/rng.h"
 #include "ramet/model/sparsify.h"
 #include "ramet/recipe/prepare.h"
 #include "ramet/recipe/text_predictor.h"
@@ -162,6 +164,91 @@ TEST_F(SparseRecipe, PredictsFromACheckpoint) {
     }
     Predictor predictor(std::move(model), complete.train, Layout{}, {.threads = 1}, names);
     predictor.load(checkpoint);
+  }
+}
+
+TEST_F(SparseRecipe, PredictsTheSameBitsOnEveryLayout) {
+  Training run = training(kSparseBert);
+  run.initialize();
+  run.step();
+  const Checkpoint checkpoint(run.save(folder_ / "run"));
+  const Recipe complete = complete_recipe(read(kSparseBert));
+  const RandomStream random(2, RandomPurpose::kTest, 0, 0);
+  std::vector<NamedTensor> texts;
+  for (const auto& [name, width, bound] :
+       {std::tuple("input_ids", 16, 96), std::tuple("token_type_ids", 16, 2), std::tuple("attention_mask", 16, 2),
+        std::tuple("masked_positions", 3, 16)}) {
+    HostTensor tensor(TensorType{DType::kI32, Shape{5, width}});
+    for (int64_t i = 0; i < tensor.elements(); ++i)
+      tensor.set(i, random.below(static_cast<uint64_t>(i), static_cast<uint32_t>(bound)));
+    texts.push_back({name, tensor.type, tensor.data});
+  }
+  std::vector<NamedTensor> wanted;
+  for (const char* layout : {"", "t=2", "t=4", "r=2", "p=2 t=2"}) {
+    SCOPED_TRACE(layout);
+    Predictor predictor(build_mask_model(complete, 2, 3, 4), complete.train, parse_layout(layout), {.threads = 1},
+                        {"predict"});
+    predictor.load(checkpoint);
+    const std::vector<NamedTensor> found = predictor.run("predict", texts);
+    ASSERT_EQ(found.size(), 2u);
+    if (wanted.empty()) wanted = found;
+    EXPECT_EQ(found[0].bytes, wanted[0].bytes);
+    EXPECT_EQ(found[1].bytes, wanted[1].bytes);
+  }
+}
+
+/// Numbers of a tensor of a file.
+std::vector<double> numbers_of(const weights::SafetensorsReader& file, const std::string& name) {
+  const auto& entry = file.get(name);
+  std::vector<double> numbers;
+  for (int64_t i = 0; i < entry.type.elements(); ++i)
+    numbers.push_back(load_element(file.bytes(entry).data(), entry.type.dtype, i));
+  return numbers;
+}
+
+TEST_F(SparseRecipe, ExportsIndexTriplesOfTheDenseWeights) {
+  for (const char* block : {"1", "2"}) {
+    Training run = training(kSparseBert, "p=1", {std::string("sparse.block=") + block});
+    run.initialize();
+    run.export_weights(folder_ / "dense.safetensors");
+    std::vector<StateTensor> states = run.model().weights;
+    states.insert(states.end(), run.model().states.begin(), run.model().states.end());
+    const Checkpoint checkpoint(run.save(folder_ / block));
+    export_sparse_weights(folder_ / "sparse.safetensors", run.model(),
+                          [&](const std::string& name, std::span<std::byte> to) {
+                            for (const StateTensor& state : states)
+                              if (state.name == name)
+                                checkpoint.load({state}, [&](const StateTensor&, std::span<const std::byte> bytes) {
+                                  std::copy(bytes.begin(), bytes.end(), to.begin());
+                                });
+                          });
+    const weights::SafetensorsReader dense(folder_ / "dense.safetensors"), sparse(folder_ / "sparse.safetensors");
+    int triples = 0;
+    for (const weights::SafetensorsEntry& entry : dense.tensors()) {
+      if (!sparse.find(entry.name + ".values")) {
+        EXPECT_EQ(numbers_of(sparse, entry.name), numbers_of(dense, entry.name)) << entry.name;
+        continue;
+      }
+      SCOPED_TRACE(entry.name);
+      ++triples;
+      const auto starts = numbers_of(sparse, entry.name + ".crow_indices"),
+                 columns = numbers_of(sparse, entry.name + ".col_indices"),
+                 values = numbers_of(sparse, entry.name + ".values"), shape = numbers_of(sparse, entry.name + ".shape");
+      EXPECT_EQ(sparse.get(entry.name + ".values").type.shape.rank(), *block == '1' ? 1 : 3);
+      ASSERT_EQ(shape, (std::vector{double(entry.type.shape[0]), double(entry.type.shape[1])}));
+      const int64_t side = *block - '0', wide = entry.type.shape[1];
+      std::vector<double> whole(static_cast<size_t>(entry.type.elements()), 0);
+      for (size_t line = 0; line + 1 < starts.size(); ++line)
+        for (auto at = static_cast<size_t>(starts[line]); at < static_cast<size_t>(starts[line + 1]); ++at)
+          for (int64_t e = 0; e < side * side; ++e) {
+            const int64_t row = static_cast<int64_t>(line) * side + e / side;
+            const int64_t column = static_cast<int64_t>(columns[at]) * side + e % side;
+            whole[static_cast<size_t>(row * wide + column)] =
+                values[at * static_cast<size_t>(side * side) + static_cast<size_t>(e)];
+          }
+      EXPECT_EQ(whole, numbers_of(dense, entry.name));
+    }
+    EXPECT_EQ(triples, 12);  // of two layers: query, key and value apart
   }
 }
 

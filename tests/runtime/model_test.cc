@@ -246,6 +246,25 @@ TEST(Prediction, RehearsesEveryStage) {
   EXPECT_GT(timed, 100);
 }
 
+/// Kernels of sparse products refuse an index of zeros.
+TEST(Prediction, MeasuresSparseProductsWithTheirPatterns) {
+  const Preparation ready =
+      small_model("bert", {"sparse.weights=bert.encoder.*", "sparse.density=0.4", "sparse.block=2"});
+  std::vector<Executable> stages;
+  stages.push_back(compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1}));
+  Machine rehearsed = probe_machine(cpu_backend(), 1), measured = rehearsed;
+  ASSERT_TRUE(rehearse_in_time(rehearsed, stages, 0));
+  measure_calls(measured, stages[0], cpu_backend(), 60, 0);
+  int sparse = 0;
+  for (const Call& call : stages[0].calls) {
+    if (!call.node.op->name.starts_with("sparse_")) continue;
+    ++sparse;
+    for (const Machine* machine : {&rehearsed, &measured})
+      EXPECT_TRUE(machine->measured_calls.contains(timing_key(call.node, call.kernel))) << call.node.text();
+  }
+  EXPECT_GE(sparse, 8);
+}
+
 TEST(Prediction, RehearsesNothingThatTakesTooLong) {
   const Preparation ready = small_model("bert", {});
   const Executable exe =

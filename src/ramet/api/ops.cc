@@ -313,6 +313,14 @@ Tensor sparse_gather(Operand numbers, Operand values, Operand index, int64_t cel
       [&](ir::Tensor n, ir::Tensor v, ir::Tensor i) { return ops::sparse_gather(n, v, i, {cell_rows, cell_columns}); },
       numbers, values, index);
 }
+Tensor sparse_scatter_add(Operand numbers, Operand rows, Operand index, int64_t cell_rows, int64_t cell_columns,
+                          int64_t block_rows, int64_t block_columns) {
+  return apply(
+      [&](ir::Tensor n, ir::Tensor r, ir::Tensor i) {
+        return ops::sparse_scatter_add(n, r, i, {cell_rows, cell_columns}, block_rows, block_columns);
+      },
+      numbers, rows, index);
+}
 Tensor sparse_attention(Operand q, Operand k, Operand v, Operand index, int64_t cell_rows, int64_t cell_columns,
                         int64_t block_rows, int64_t block_columns, double scale, const std::string& keep) {
   return apply(

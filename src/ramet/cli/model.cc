@@ -26,6 +26,7 @@ namespace {
 struct SubjectArguments : ModelOptions {
   std::string subject, out, like;
   TaskArguments task;
+  bool sparse = false;  ///< export sparse weights as index triples
 };
 
 int eval(const SubjectArguments& arguments, const Session& session) {
@@ -146,6 +147,11 @@ int tell_exported(const SubjectArguments& arguments, const Subject& subject, boo
 int export_model(const SubjectArguments& arguments, bool json) {
   const Subject subject = find_subject(arguments.subject, arguments);
   if (!subject.checkpoint) throw Error({.what = "has no checkpoint to export", .where = arguments.subject});
+  if (arguments.sparse && !is_file_name(arguments.out))
+    throw Error({.what = "--sparse writes a file of weights",
+                 .where = "--out",
+                 .found = arguments.out,
+                 .expected = "FILE.safetensors"});
   const Recipe recipe = complete_recipe(subject.recipe);
   const Checkpoint checkpoint(*subject.checkpoint);
   if (std::filesystem::path(arguments.out).extension() == ".ramet") {
@@ -158,15 +164,20 @@ int export_model(const SubjectArguments& arguments, bool json) {
   }
   check_exportable(recipe.train, arguments.subject);
   const Model model = build_model(recipe);
-  const std::vector<StateTensor> published = dense_published(model);
-  const ReadBytes read = dense_reader(model, [&](const std::string& name, std::span<std::byte> to) {
+  const ReadBytes stored = [&](const std::string& name, std::span<std::byte> to) {
     for (const std::vector<StateTensor>* list : {&model.weights, &model.states})
       for (const StateTensor& state : *list)
         if (state.name == name)
           checkpoint.load({state}, [&](const StateTensor&, std::span<const std::byte> bytes) {
             std::copy(bytes.begin(), bytes.end(), to.begin());
           });
-  });
+  };
+  if (arguments.sparse) {
+    export_sparse_weights(arguments.out, model, stored);
+    return tell_exported(arguments, subject, json);
+  }
+  const std::vector<StateTensor> published = dense_published(model);
+  const ReadBytes read = dense_reader(model, stored);
   if (is_file_name(arguments.out)) {
     export_weights(arguments.out, published, read);
   } else {
@@ -217,6 +228,9 @@ void add_export(CLI::App& app, Session& session) {
                    "predictions of the model as an ONNX file")
       ->type_name("PATH")
       ->required();
+  command->add_flag("--sparse", arguments->sparse,
+                    "write block-sparse weights as the index triples that torch.sparse_bsr_tensor takes, not as dense "
+                    "ones with zeros; for FILE.safetensors");
   command
       ->add_option("--like", arguments->like,
                    "FILE.onnx is a copy of this ONNX file, of which the model was made, with the new weights in place "

@@ -91,8 +91,9 @@ class RehearsedDevice {
           exchanges ? nullptr : backend.make(localize(call.node, exe.mesh.position(number)), exe.threads, call.kernel));
     }
     for (const StatePlace& state : exe.states) {
-      if (state.tensor.kind == StateKind::kConstant && state.tensor.init.data && !state.slots.empty())
-        write_constant(state, exe.mesh.position(number));
+      if (has_known_bytes(state) && !state.slots.empty())
+        queue_.copy_in(at(state.slots[0]), known_bytes(state, exe.mesh.position(number)).data(),
+                       state.tensor.type.bytes());
       if (state.tensor.kind != StateKind::kWeight && state.tensor.kind != StateKind::kDerived) continue;
       for (const BufferId slot : state.slots) fill(at(slot), state.tensor.type, fill_for_measurement);
     }
@@ -288,17 +289,6 @@ class RehearsedDevice {
     }
   }
 
-  /// Constants are often indices, which must be those of something.
-  void write_constant(const StatePlace& state, const Mesh::Position& position) {
-    const auto size = static_cast<int64_t>(size_of(state.tensor.type.dtype));
-    const std::byte* const data = state.tensor.init.data->bytes().data();
-    std::vector<std::byte> room(static_cast<size_t>(state.tensor.type.bytes()));
-    for_each_run(state.sharding, position, [&](const ShardRun& run) {
-      std::memcpy(room.data() + run.local * size, data + run.logical * size, static_cast<size_t>(run.count * size));
-    });
-    queue_.copy_in(at(state.slots[0]), room.data(), state.tensor.type.bytes());
-  }
-
   /// Has `filler` write a tensor to device memory, in place where the host can.
   void fill(std::byte* data, const TensorType& type, void (*filler)(std::byte*, const TensorType&)) {
     if (device_.addressable()) return filler(data, type);
@@ -383,6 +373,21 @@ std::vector<Lane> share_out(const Machine& machine, std::span<const Executable> 
 }
 
 }  // namespace
+
+bool has_known_bytes(const StatePlace& state) {
+  const StateKind kind = state.tensor.kind;
+  return (kind == StateKind::kConstant || kind == StateKind::kPattern) && state.tensor.init.data;
+}
+
+std::vector<std::byte> known_bytes(const StatePlace& state, const Mesh::Position& position) {
+  const auto size = static_cast<int64_t>(size_of(state.tensor.type.dtype));
+  const std::byte* const data = state.tensor.init.data->bytes().data();
+  std::vector<std::byte> bytes(static_cast<size_t>(state.tensor.type.bytes()));
+  for_each_run(state.sharding, position, [&](const ShardRun& run) {
+    std::memcpy(bytes.data() + run.local * size, data + run.logical * size, static_cast<size_t>(run.count * size));
+  });
+  return bytes;
+}
 
 std::vector<ProgramStep> distinct_runs(const std::vector<ProgramStep>& program) {
   std::set<int32_t> seen;

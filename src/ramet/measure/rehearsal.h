@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,12 @@ namespace ramet::measure {
 
 /// The steps of a program that run segments, of those that run the same one the first.
 std::vector<ProgramStep> distinct_runs(const std::vector<ProgramStep>& program);
+
+/// Whether a measurement must write the first bytes of a state: constants and patterns are often indices, which must be
+/// those of something.
+bool has_known_bytes(const StatePlace& state);
+/// These bytes, of the shard of the device at `position`.
+std::vector<std::byte> known_bytes(const StatePlace& state, const Mesh::Position& position);
 
 /// Runs the instructions of the stages' training steps on `beside` + 1 processors (or as many groups of threads), each
 /// device on an arena of its own, and notes in the machine the seconds of each call, with the caches as the work before

@@ -54,7 +54,8 @@ bool is_redundant(const std::string& name) {
                                                  [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 
-/// The tensors of the file that make up one weight: one, or its parts one below the other.
+}  // namespace
+
 std::vector<std::string> file_names(const std::string& weight) {
   for (const JoinedWeight& joined : kJoinedWeights) {
     const size_t at = weight.find(joined.whole);
@@ -66,6 +67,8 @@ std::vector<std::string> file_names(const std::string& weight) {
   }
   return {weight};
 }
+
+namespace {
 
 /// The part of a weight that a tensor of the file has.
 TensorType file_type(const StateTensor& weight, size_t parts) {

@@ -37,6 +37,9 @@ WeightMatch match_weights(const std::filesystem::path& path, const std::vector<S
 WeightMatch import_weights(const std::filesystem::path& path, const std::vector<StateTensor>& weights,
                            const std::function<void(const std::string& name, std::span<const std::byte> bytes)>& write);
 
+/// The names that files give a weight: one, or those of its parts, one below the other.
+std::vector<std::string> file_names(const std::string& weight);
+
 /// Writes the weights as one safetensors file with Hugging Face's names. `read` fills a buffer with a weight's f32
 /// bytes.
 void export_weights(const std::filesystem::path& path, const std::vector<StateTensor>& weights,

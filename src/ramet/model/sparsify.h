@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
@@ -59,6 +60,12 @@ std::vector<StateTensor> dense_published(const Model& model);
 using ReadBytes = std::function<void(const std::string& name, std::span<std::byte> bytes)>;
 /// Reads the states of `dense_published`, given what reads weights, statistics and patterns.
 ReadBytes dense_reader(const Model& model, ReadBytes read);
+
+/// Writes the states of Model::published as safetensors, each sparse weight as what torch.sparse_bsr_tensor (of single
+/// elements: torch.sparse_csr_tensor) takes: NAME.crow_indices and NAME.col_indices (i64, in blocks), NAME.values f32
+/// [blocks, block rows, block columns] ([elements]), and NAME.shape i64 [2]. A joined weight is one triple for each of
+/// its parts where the blocks of none lie in two parts.
+void export_sparse_weights(const std::filesystem::path& path, const Model& model, const ReadBytes& read);
 
 /// An index of `slots` slots a cell of one whose cells have `used`: the others are unused.
 std::vector<int32_t> with_unused_slots(const std::vector<int32_t>& index, int64_t used, int64_t slots);

@@ -33,6 +33,11 @@ Tensor sparse_softmax(Tensor values, Tensor index, const SparseCell& cell, const
 /// index of a sparse_matmul, the table is tied to it. A number outside of the table is an error at run time.
 Tensor sparse_gather(Tensor numbers, Tensor values, Tensor index, const SparseCell& cell);
 
+/// Rows [I..., columns] added at the rows `numbers` [I...] of a sparse table: f32 values at the blocks of `index`. Sums
+/// are in order of position. The gradient of sparse_gather.
+Tensor sparse_scatter_add(Tensor numbers, Tensor rows, Tensor index, const SparseCell& cell, int64_t block_rows,
+                          int64_t block_columns);
+
 /// softmax(scale q k^T) v over the stored blocks of a matrix [queries, keys]: q [..., queries, depth], k [..., keys,
 /// depth], v [..., keys, width] -> [..., queries, width]. All leading dimensions share the index.
 Tensor sparse_attention(Tensor q, Tensor k, Tensor v, Tensor index, const SparseCell& cell, int64_t block_rows,

@@ -71,10 +71,8 @@ std::vector<TensorType> infer_scatter(const NodeSignature& node) {
 
 std::vector<Tensor> gather_gradient(GradientContext& context) {
   const SparseGrid grid = sparse_rows_form(context.node).grid;
-  Attributes attributes = context.node.attributes;
-  attributes.set("block", Dims{grid.block_rows, grid.block_columns});
-  const Tensor sums = context.build.op("sparse_scatter_add",
-                                       {context.inputs[0], context.output_gradients[0], context.inputs[2]}, attributes);
+  const Tensor sums = sparse_scatter_add(context.inputs[0], context.output_gradients[0], context.inputs[2],
+                                         {grid.cell_rows, grid.cell_columns}, grid.block_rows, grid.block_columns);
   return {Tensor{}, cast_to(sums, context.inputs[1].dtype()), Tensor{}};
 }
 
@@ -152,6 +150,12 @@ Tensor sparse_softmax(Tensor values, Tensor index, const SparseCell& cell, const
 
 Tensor sparse_gather(Tensor numbers, Tensor values, Tensor index, const SparseCell& cell) {
   return numbers.builder->op("sparse_gather", {numbers, values, index}, {{"cell", Dims{cell.rows, cell.columns}}});
+}
+
+Tensor sparse_scatter_add(Tensor numbers, Tensor rows, Tensor index, const SparseCell& cell, int64_t block_rows,
+                          int64_t block_columns) {
+  return numbers.builder->op("sparse_scatter_add", {numbers, rows, index},
+                             {{"cell", Dims{cell.rows, cell.columns}}, {"block", Dims{block_rows, block_columns}}});
 }
 
 Tensor sparse_attention(Tensor q, Tensor k, Tensor v, Tensor index, const SparseCell& cell, int64_t block_rows,
