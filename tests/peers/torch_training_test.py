@@ -263,6 +263,11 @@ class Weights(unittest.TestCase):
         torch.testing.assert_close(released.state_dict(), kept.state_dict(), rtol=0, atol=0)
         self.assertTrue(released.embed.weight.requires_grad)
         self.assertEqual(make(released)(**ids).loss, make(kept)(**ids).loss)
+        # Where no program comes of it, the module has its weights again.
+        with self.assertRaises(ramet.DoesNotFit):
+            make(released, release_module=True, device_memory=4096)
+        self.assertIs(released.head.weight, released.embed.weight)
+        torch.testing.assert_close(released.state_dict(), kept.state_dict(), rtol=0, atol=0)
 
     def test_updates_in_the_backward_pass_have_the_same_bits(self):
         kept, early = two()

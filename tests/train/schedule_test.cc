@@ -7,6 +7,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/plain_math.h"
 #include "ramet/recipe/prepare.h"
+#include "ramet/train/learning_rate.h"
 
 namespace ramet::tests {
 namespace {

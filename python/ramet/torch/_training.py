@@ -124,7 +124,11 @@ class TrainingModel:
             weights.release({name for name in source.trained if self._first_names[name] in held})
         self._train_options = _train_options(source, self._model, options)
         self._trim()
-        self._training = ramet.Training(self._model, self._train_options)
+        try:
+            self._training = ramet.Training(self._model, self._train_options)
+        except BaseException:
+            weights.restore()
+            raise
         weights.close()
         self._trim()
         self.build_seconds = {"export": exported - (began or before), "import": imported - exported,
