@@ -97,7 +97,7 @@ def train(figure, run, graphs, work, program, threads):
         raise SystemExit(f"{figure.name}: {done.stderr[-2000:]}")
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     evaluations = [line for line in told if line.get("event") == "evaluation"]
-    return evaluations[-1][figure.metric], time.monotonic() - start
+    return evaluations[-1]["held_out_" + figure.metric], time.monotonic() - start
 
 
 def tell(figures, results):
