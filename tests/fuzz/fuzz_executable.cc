@@ -27,8 +27,17 @@ RAMET_FUZZ_SEEDS(executable) {
                  {"x", BufferClass::kHost, 64, 64, 0, 1},
                  {"scratch", BufferClass::kScratch, 64, 128, 1, 1}};
   exe.states.push_back({{"w", vector, StateKind::kWeight, {}, ""}, {0}, {vector, {}, 1, 1}, kNoBuffer});
-  exe.segments.push_back(
-      {"step", PieceKind::kForward, 0, 0, {{0, "sum", {0, 1}, {0}, 2}}, {{"x", vector, 1}}, {}, {}, {}, 0, 2});
+  exe.segments.push_back({"step",
+                          PieceKind::kForward,
+                          0,
+                          0,
+                          {{0, "sum", {0, 1}, {0}, 2}},
+                          {{"x", vector, 1, -1, false, {vector, {}, 1, 1}}},
+                          {},
+                          {},
+                          {},
+                          0,
+                          2});
   exe.train().steps = {{ProgramStep::Kind::kRun, 0, 0, 0, 0, 0}};
   exe.arena_bytes = 192;
   // One of two stages, with everything that a program can have.

@@ -129,9 +129,8 @@ TEST(Layout, ReadsFiles) {
 
 TEST(Layout, BadTextsSayWhatWouldBeRight) {
   EXPECT_EQ(parse_error("replicas=2"),
-            "--layout replicas: unknown key 'replicas' of a layout. A layout has: p, t, r, rts, phases, recompute, "
-            "offload, schedule, "
-            "layers, head, sequence, device_memory, streaming, threads, per_process");
+            "--layout replicas: unknown key 'replicas' of a layout. A layout has: p, t, r, g, deal, rts, phases, "
+            "recompute, offload, schedule, layers, head, sequence, device_memory, streaming, threads, per_process");
   EXPECT_THAT(parse_error("phase=2"), HasSubstr("expected perhaps 'phases'"));
   EXPECT_EQ(parse_error("p=two"),
             "--layout p: not a whole number; found 'two'; expected a whole number from 1 to 1048576");

@@ -170,7 +170,7 @@ void add_clusters_by_hand(std::vector<OpCase>& cases) {
   cases.push_back(
       {.op = "halo_rows",
        .name = "moved_once",
-       .inputs = {f32({2, 2, 3})},
+       .inputs = {f32({2, 2, 4})},
        .attributes = {{"rows", carried({2, 3}, {3, 0, -1, 1, -1, 2})}, {"back", carried({2, 2}, {1, 3, 5, 0})}}});
   const std::vector<int64_t> cuts{0, 2, 2, 1, 1};
   // Two devices of one cluster each, in the order 1, 0; the case is the first device.

@@ -254,7 +254,7 @@ std::pair<Ints, Attributes> drawn_windows(Draws& draw, bool max) {
     if (draw.coin()) attributes.set("dilations", dilations);
     attributes.set("ceil_mode", draw.coin());
   }
-  if (max) return {space, attributes.set("flat", draw.coin())};
+  if (max) return {space, attributes.set("flat_indices", draw.coin())};
   attributes.set("count_padding", draw.coin());
   if (draw(0, 3) == 0) attributes.set("divisor", draw(1, 7));
   return {space, attributes};

@@ -77,7 +77,7 @@ Executable sample() {
        0,
        0,
        {{0, "product", {1, 0}, {2}, 3}, {1, "norm", {2}, {4}, kNoBuffer, {"encoder", 3}, NodePass::kUpdate, "w"}},
-       {{"x", matrix, 1, -1}},
+       {{"x", matrix, 1, -1, false, {matrix, {}, 1, 1}}},
        {},
        {{"norm", scalar, 4, 1, true}},
        {},

@@ -94,18 +94,19 @@ void verify_halos(const Graph& graph, const std::string& after) {
     for (int64_t at = 0; at < std::ssize(deal); ++at)
       for (int64_t i = 0; i < width; ++i) {
         const int64_t device = at / each, entry = numbers(place)[at * width + i];
-        int64_t found = -1;  // the row of the whole graph that the place gets
+        constexpr int64_t kNothing = -1, kNotSent = -2;
+        int64_t found = kNothing;  // the row of the whole graph that the place gets
         if (entry != 0) {
           const int64_t from = entry < 0 ? device : (entry - 1) / most;
           const int64_t local =
               entry < 0 ? -entry - 1 : numbers(send)[(from * devices + device) * most + (entry - 1) % most];
-          if (local >= 0) found = deal[static_cast<size_t>(from * each + local / own)] * own + local % own;
+          found = local < 0 ? kNotSent : deal[static_cast<size_t>(from * each + local / own)] * own + local % own;
         }
         const int64_t wanted = numbers(rows)[deal[static_cast<size_t>(at)] * width + i];
         if (found != wanted)
           fail("device " + std::to_string(device) + ", cluster " + std::to_string(deal[static_cast<size_t>(at)]) +
                    ", place " + std::to_string(i) + " should get row " + std::to_string(wanted),
-               "row " + std::to_string(found));
+               found == kNotSent ? "a row that no device sends" : "row " + std::to_string(found));
       }
   }
 }

@@ -222,14 +222,18 @@ class Partitioner {
     if (layout_.p == 1) return;
     std::map<std::string, std::set<std::string>> sources;  // of derived states
     for (const GraphOutput& output : step_.derive.outputs()) sources[output.name] = sources_of(output.name);
+    if (std::none_of(sources.begin(), sources.end(), [](const auto& derived) { return derived.second.size() > 1; }))
+      return;
     std::map<std::string, std::set<int>> stages;  // of weights
-    for (const Graph* graph : graphs_of_data()) {
-      const PartMap map = map_parts(*graph, layers, into_.part_of_layer, into_.parts);
-      const std::set<ValueId> states = states_of(*graph);
-      for (size_t n = 0; n < graph->nodes().size(); ++n)
-        for (ValueId input : graph->nodes()[n].inputs) {
+    for (const Graph* graph_of_data : graphs_of_data()) {
+      std::vector<Chain> chains;
+      const Graph graph = hold_chains(*graph_of_data, names_of({StateKind::kChained, StateKind::kKept}), chains);
+      const PartMap map = map_parts(graph, layers, into_.part_of_layer, into_.parts, chains);
+      const std::set<ValueId> states = states_of(graph);
+      for (size_t n = 0; n < graph.nodes().size(); ++n)
+        for (ValueId input : graph.nodes()[n].inputs) {
           if (map.anywhere[n] || !states.contains(input)) continue;
-          const std::string& name = graph->value(input).name;
+          const std::string& name = graph.value(input).name;
           const int stage = into_.stage_of_part[static_cast<size_t>(map.part[n])];
           const auto derived = sources.find(name);
           if (derived == sources.end()) stages[home_name(name)].insert(stage);
