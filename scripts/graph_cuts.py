@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One graph over many devices: every number of devices and every deal must end with the weights of one device.
 
-usage: scripts/graph_cuts.py [--build DIR] [--data DIR] [--only TEXT] [--keep]
+usage: .venv/bin/python scripts/graph_cuts.py [--build DIR] [--data DIR] [--only TEXT] [--keep]
 
 Cuts Cora and DBLP (from DIR/planetoid; RAMET_DATA without --data) and a drawn graph of a million edges into 8 clusters,
 by METIS, at random and in runs of nodes. Trains GCN, GraphSAGE and GAT for a few steps on one device, then on 2, 4 and 8

@@ -450,7 +450,7 @@ TEXTS = {
         'bytes, or a text such as "4GiB"'),
     "a layout": (
         ramet.Error,
-        "TrainOptions::layout q: unknown key 'q' of a layout. A layout has: p, t, r, rts, phases, "
+        "TrainOptions::layout q: unknown key 'q' of a layout. A layout has: p, t, r, g, deal, rts, phases, "
         'recompute, offload, schedule, layers, head, sequence, device_memory, streaming, threads, '
         'per_process'),
     "options of training for inference": (
