@@ -45,7 +45,7 @@ def draw_million(path):
     features = random.standard_normal((nodes, 32)).astype(np.float32)
     features[np.arange(nodes), labels] += 1
     edge_index = np.stack([np.concatenate([source, target]), np.concatenate([target, source])])
-    np.savez(path, edge_index=edge_index.astype(np.int64), features=features, labels=labels)
+    np.savez(path, edge_index=edge_index.astype(np.int64), x=features, labels=labels)
 
 
 class Cuts:
