@@ -3,6 +3,7 @@ same augmentation, the same recipe. Prints the test accuracy of both for each se
 
     python bench/fashion_accuracy.py                       # three seeds, 5 epochs, examples/fashion-resnet18.toml
     python bench/fashion_accuracy.py --curve 50 --seeds 1  # only the losses of 50 steps
+    python bench/fashion_accuracy.py --stem large          # the published first layers: a seventh of the work
     python bench/fashion_accuracy.py --seeds 1 --steps 3 --width 8 --micro-batch 16 --test-batches 2   # a trial in seconds
     until python bench/fashion_accuracy.py --seconds 200; do sleep 1; done                             # in pieces
 
@@ -29,7 +30,8 @@ NOT_DONE = 3
 
 
 def settings_of(args, seed):
-    settings = {"train.seed": seed, "train.precision": "f32", "train.micro_batch": args.micro_batch, "model.width": args.width,
+    settings = {"train.seed": seed, "train.precision": "f32", "train.micro_batch": args.micro_batch,
+                "model.width": args.width, "model.stem": args.stem,
                 "train.evaluation.every": 0, "train.evaluation.batches": args.test_batches}
     # The recipe counts in epochs, whose last step may be a part of one.
     settings["train.epochs"] = (args.steps - 0.5) * args.micro_batch / 60_000 if args.steps else args.epochs
@@ -42,7 +44,7 @@ class Seed:
     def __init__(self, args, seed, folder, until):
         self.args, self.seed, self.folder, self.until = args, seed, folder, until
         self.first, self.batches, self.run = folder / "first.safetensors", folder / "batches", folder / "run"
-        self.peer = [sys.executable, "bench/peers/torch_fashion.py", "--width", args.width, "--threads", args.threads]
+        self.peer = [sys.executable, "bench/peers/torch_fashion.py", "--width", args.width, "--stem", args.stem, "--threads", args.threads]
 
     def train(self):
         """Trains both sides; the results of both, or None when the time is up before."""
@@ -103,6 +105,7 @@ def main():
     parser.add_argument("--steps", type=int, default=0, help="instead of epochs")
     parser.add_argument("--curve", type=int, default=0, help="only so many steps, to compare losses")
     parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--stem", choices=("small", "large"), default="small")
     parser.add_argument("--micro-batch", type=int, default=64)
     parser.add_argument("--test-batches", type=int, default=156, help="held-out micro-batches: 156 of 64 are 9984 images")
     parser.add_argument("--threads", type=int, default=1, help="of each side; both sides work at the same time")
@@ -113,7 +116,8 @@ def main():
     args.steps = args.curve or args.steps
     until = time.monotonic() + args.seconds
     # One folder for each recipe, so that another one does not go on from its checkpoints.
-    name = "-".join(f"{value:g}" for value in (args.epochs, args.steps, args.width, args.micro_batch, args.test_batches))
+    numbers = (args.epochs, args.steps, args.width, args.micro_batch, args.test_batches)
+    name = "-".join([args.stem, *(f"{value:g}" for value in numbers)])
     folder = ROOT / "build/fashion" / name
     if math.isinf(args.seconds):
         shutil.rmtree(folder, ignore_errors=True)

@@ -36,6 +36,7 @@ def main():
     parser.add_argument("--batches", type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--stem", choices=("small", "large"), default="small")
     parser.add_argument("--micro-batch", type=int, default=64)
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--weight-decay", type=float, default=5e-4)
@@ -48,7 +49,7 @@ def main():
 
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
-    network = make("resnet", width=args.width, small_stem=True, channels=1, classes=10)
+    network = make("resnet", width=args.width, small_stem=args.stem == "small", channels=1, classes=10)
     if args.first:
         save_file({name: value.contiguous() for name, value in network.state_dict().items()}, args.first)
         return
