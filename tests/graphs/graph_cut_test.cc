@@ -11,7 +11,7 @@
 #include "ramet/train/training.h"
 #include "support/errors.h"
 #include "support/temporary.h"
-#include "support/trained.h"
+#include "support/trained_recipe.h"
 
 namespace ramet::tests {
 namespace {
@@ -140,12 +140,6 @@ class CutGraphs : public testing::Test {
                          "data.graphs.set=" + (folder_ / "drawn.safetensors").string()};
     settings.insert(settings.end(), more.begin(), more.end());
     return parse_recipe("", "graphs.toml", ".", settings);
-  }
-  static Trained train(Recipe recipe, const std::string& layout = "", int steps = 3, int threads = 1) {
-    if (!layout.empty()) set_layout(recipe, layout);
-    Training training = make_training(prepare(recipe), {.threads = threads});
-    training.initialize();
-    return train_steps(training, steps);
   }
 
   TemporaryFolder folder_;

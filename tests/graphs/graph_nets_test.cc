@@ -13,7 +13,7 @@
 #include "ramet/train/training.h"
 #include "support/errors.h"
 #include "support/temporary.h"
-#include "support/trained.h"
+#include "support/trained_recipe.h"
 
 namespace ramet::tests {
 namespace {
@@ -128,12 +128,6 @@ class GraphNets : public testing::Test {
         settings.push_back(each);
     settings.insert(settings.end(), more.begin(), more.end());
     return parse_recipe("", "graphs.toml", ".", settings);
-  }
-  static Trained train(Recipe recipe, const std::string& layout = "", int steps = 3, int threads = 1) {
-    if (!layout.empty()) set_layout(recipe, layout);
-    Training training = make_training(prepare(recipe), {.threads = threads});
-    training.initialize();
-    return train_steps(training, steps);
   }
 
   TemporaryFolder folder_;

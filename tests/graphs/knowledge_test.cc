@@ -19,7 +19,7 @@
 #include "ramet/train/training.h"
 #include "support/errors.h"
 #include "support/temporary.h"
-#include "support/trained.h"
+#include "support/trained_recipe.h"
 
 namespace ramet::tests {
 namespace {
@@ -194,12 +194,6 @@ class Embeddings : public testing::Test {
                          "train.seed=3"};
     settings.insert(settings.end(), more.begin(), more.end());
     return parse_recipe("", "ring.toml", ".", settings);
-  }
-  static Trained train(Recipe recipe, const std::string& layout = "", int steps = 3, int threads = 1) {
-    if (!layout.empty()) set_layout(recipe, layout);
-    Training training = make_training(prepare(recipe), {.threads = threads});
-    training.initialize();
-    return train_steps(training, steps);
   }
 
   TemporaryFolder folder_;

@@ -11,6 +11,7 @@
 #include "ramet/model/sparsify.h"
 #include "ramet/recipe/prepare.h"
 #include "ramet/train/predictor.h"
+#include "support/sparse_recipe.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -21,36 +22,20 @@ using ::testing::HasSubstr;
 
 /// A model of two layers of 32 whose patterns change after steps 2, 4 and 6.
 std::string recipe_of(const std::string& kind) {
-  return "[model]\nkind = \"" + kind + R"("
-preset = "mini"
-layers = 2
-hidden = 32
-heads = 4
-vocabulary_size = 96
-max_positions = 16
-[data]
-sequence_length = 16
-[train]
-seed = 3
-steps = 6
-micro_batch = 2
-accumulation = 4
-lanes = 4
-chunks = 4
-precision = "f32"
+  return sparse_recipe(kind, R"(steps = 6
 [train.schedule]
 learning_rate = 1e-3
 [train.evaluation]
 batches = 2
 [sparse]
-weights = ")" +
-         (kind == "bert" ? "bert.encoder.*" : "transformer.h.*") + R"("
+weights = ")" + std::string(kind == "bert" ? "bert.encoder.*" : "transformer.h.*") +
+                                 R"("
 density = 0.3
 block = 2
 cells = 4
 every = 2
 prune_schedule = "constant"
-)";
+)");
 }
 const std::string kBert = recipe_of("bert"), kGpt2 = recipe_of("gpt2");
 

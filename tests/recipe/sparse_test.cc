@@ -11,6 +11,7 @@
 #include "ramet/report/sparse.h"
 #include "ramet/train/predictor.h"
 #include "ramet/weights/safetensors.h"
+#include "support/sparse_recipe.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -22,29 +23,13 @@ using ::testing::Not;
 
 /// A model of two layers of 32 whose sparse matrices are cut in 4 cells along what tensor shards cut.
 std::string recipe_of(const std::string& kind, const std::string& sparse) {
-  return "[model]\nkind = \"" + kind + R"("
-preset = "mini"
-layers = 2
-hidden = 32
-heads = 4
-vocabulary_size = 96
-max_positions = 16
-[data]
-sequence_length = 16
-[train]
-seed = 3
-steps = 4
-micro_batch = 2
-accumulation = 4
-lanes = 4
-chunks = 4
-precision = "f32"
+  return sparse_recipe(kind, R"(steps = 4
 [train.schedule]
 learning_rate = 1e-3
 warmup_steps = 2
 [train.evaluation]
 batches = 2
-)" + sparse;
+)" + sparse);
 }
 const std::string kSparseBert =
     recipe_of("bert", "[sparse]\nweights = \"bert.encoder.*\"\ndensity = 0.4\nblock = 2\ncells = 4\n");

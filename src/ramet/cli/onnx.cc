@@ -151,16 +151,18 @@ int import(ImportArguments arguments, bool json) {
   return 0;
 }
 
+void add_run_options(CLI::App& command, OnnxRun& run) {
+  command.add_option("--threads", run.threads, "threads")->check(CLI::Range(1, 1024))->capture_default_str();
+  command.add_flag("--interpret", run.interpret, "run node by node, without the compiler");
+}
+
 void add_run(CLI::App& onnx, Session& session) {
   auto arguments = std::make_shared<OnnxRunArguments>();
   CLI::App* command = onnx.add_subcommand("run", "Run a model once on tensors in ONNX's form");
   command->add_option("model", arguments->model, "the model")->type_name("FILE")->required();
   command->add_option("--in", arguments->in, "folder with input_0.pb, input_1.pb, ...")->type_name("DIR")->required();
   command->add_option("--out", arguments->out, "folder for output_0.pb, ...")->type_name("DIR")->required();
-  command->add_option("--threads", arguments->run.threads, "threads")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command->add_flag("--interpret", arguments->run.interpret, "run node by node, without the compiler");
+  add_run_options(*command, arguments->run);
   add_json_option(*command, session);
   command->callback(
       [arguments, &session] { session.action = [arguments, &session] { return run(*arguments, session.json); }; });
@@ -217,10 +219,7 @@ void add_onnx(CLI::App& app, Session& session) {
   command->add_option("--expect", arguments->expect, "a file with the result of each test; others are failures")
       ->type_name("FILE");
   command->add_option("--record", arguments->record, "write such a file")->type_name("FILE");
-  command->add_option("--threads", arguments->run.threads, "threads")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command->add_flag("--interpret", arguments->run.interpret, "run node by node, without the compiler");
+  add_run_options(*command, arguments->run);
   add_json_option(*command, session);
   command->callback(
       [arguments, &session] { session.action = [arguments, &session] { return test(*arguments, session.json); }; });

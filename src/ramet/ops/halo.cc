@@ -97,17 +97,7 @@ HaloForm halo_sum_form(const NodeSignature& node) {
   require_index(node, 5, "back_ptr", form.clusters, form.rows + 1);
   form.weighted = node.inputs.size() > 6;
   if (!form.weighted) return form;
-  const TensorType& weight = node.inputs[6];
-  if (weight.dtype != node.inputs[0].dtype)
-    refuse(node, "x and the weights are of different types", node.inputs[0].text() + " and " + weight.text(),
-           "one type", "Cast one of them");
-  require_rank(node, 6, "weight", 2, 3);
-  if (weight.shape.rank() == 3) form.heads = weight.shape[2];
-  if (weight.shape[0] != form.clusters || weight.shape[1] != form.edges ||
-      (weight.shape.rank() == 3 && (form.heads < 1 || form.width % form.heads != 0)))
-    refuse(node, "the weights do not fit the edges", weight.shape.text(),
-           "[" + std::to_string(form.clusters) + "," + std::to_string(form.edges) +
-               "], or with a third extent that divides " + std::to_string(form.width));
+  form.heads = edge_weight_heads(node, 6, form.clusters, form.edges, form.width);
   return form;
 }
 

@@ -92,6 +92,21 @@ SegmentForm expand_form(const NodeSignature& node) {
   return form;
 }
 
+int64_t edge_weight_heads(const NodeSignature& node, int input, int64_t batch, int64_t edges, int64_t width) {
+  const TensorType& weight = node.inputs[static_cast<size_t>(input)];
+  if (weight.dtype != node.inputs[0].dtype)
+    refuse(node, "x and the weights are of different types", node.inputs[0].text() + " and " + weight.text(),
+           "one type", "Cast one of them");
+  require_rank(node, input, "weight", 2, 3);
+  const int64_t heads = weight.shape.rank() == 3 ? weight.shape[2] : 0;
+  if (weight.shape[0] != batch || weight.shape[1] != edges ||
+      (weight.shape.rank() == 3 && (heads < 1 || width % heads != 0)))
+    refuse(node, "the weights do not fit the edges", weight.shape.text(),
+           "[" + std::to_string(batch) + "," + std::to_string(edges) + "], or with a third extent that divides " +
+               std::to_string(width));
+  return heads;
+}
+
 NeighborForm neighbor_sum_form(const NodeSignature& node) {
   require_floating(node, 0, "x");
   require_rank(node, 0, "x", 3, 3);
@@ -103,17 +118,7 @@ NeighborForm neighbor_sum_form(const NodeSignature& node) {
   require_rows(node, 0, "x", form.from(), form.width);
   form.weighted = node.inputs.size() > 6;
   if (!form.weighted) return form;
-  const TensorType& weight = node.inputs[6];
-  if (weight.dtype != node.inputs[0].dtype)
-    refuse(node, "x and the weights are of different types", node.inputs[0].text() + " and " + weight.text(),
-           "one type", "Cast one of them");
-  require_rank(node, 6, "weight", 2, 3);
-  if (weight.shape.rank() == 3) form.heads = weight.shape[2];
-  if (weight.shape[0] != form.batch || weight.shape[1] != form.edges ||
-      (weight.shape.rank() == 3 && (form.heads < 1 || form.width % form.heads != 0)))
-    refuse(node, "the weights do not fit the edges", weight.shape.text(),
-           "[" + std::to_string(form.batch) + "," + std::to_string(form.edges) +
-               "], or with a third extent that divides " + std::to_string(form.width));
+  form.heads = edge_weight_heads(node, 6, form.batch, form.edges, form.width);
   return form;
 }
 

@@ -38,6 +38,9 @@ struct NeighborForm {
 };
 /// Of a node `neighbor_sum`: x, the lists, and perhaps weights [B, E] or [B, E, heads].
 NeighborForm neighbor_sum_form(const NodeSignature& node);
+/// Heads of the weights of edges [batch, edges] (0 heads) or [batch, edges, heads], which are an input of a node whose
+/// first input is x of `width` features. Throws Error where they do not fit.
+int64_t edge_weight_heads(const NodeSignature& node, int input, int64_t batch, int64_t edges, int64_t width);
 /// Of a node `neighbor_dot`: a [B, N, F], b [B, V, F] and the lists; attribute `heads`.
 NeighborForm neighbor_dot_form(const NodeSignature& node);
 
