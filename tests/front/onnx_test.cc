@@ -2,12 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <functional>
 
 #include "ramet/base/error_types.h"
 #include "ramet/base/file.h"
 #include "ramet/front/onnx_program.h"
 #include "ramet/front/onnx_table.h"
+#include "ramet/ops/build.h"
 #include "ramet/train/onnx_case.h"
 #include "support/onnx_file.h"
 #include "support/temporary.h"
@@ -274,6 +277,41 @@ TEST(Onnx, RunsTestsAsFiles) {
   EXPECT_THAT(wrong.message, HasSubstr("1 of 6 elements differ; element 5 is 7, not 8"));
   write_file_atomic(test / "model.onnx", model(one_node("Nonsense", {"a", "b"})));
   EXPECT_EQ(train::run_onnx_case(test, {}, {}).kind, Kind::kRefused);
+}
+
+TEST(Onnx, ChecksGradientsByFiniteDifferences) {
+  using Kind = train::GradientCheck::Kind;
+  const auto check = [](const std::function<Tensor(Tensor)>& function, const std::vector<double>& values) {
+    ir::Graph graph("f");
+    GraphBuilder build(graph);
+    build.output("y", function(build.input("x", DType::kF32, {3})));
+    return train::check_gradient(graph, {{"x", HostTensor::of(DType::kF32, {3}, values)}});
+  };
+  const auto kind = [&](const std::function<Tensor(Tensor)>& function, const std::vector<double>& values = {1, -2, 3}) {
+    return check(function, values).kind;
+  };
+  EXPECT_EQ(kind([](Tensor x) { return ops::tanh(x); }), Kind::kChecked);
+  EXPECT_EQ(kind([](Tensor x) { return ops::relu(x); }, {0, 0, 1}), Kind::kChecked) << "at a point near the bend";
+  EXPECT_EQ(kind([](Tensor x) { return ops::map_unary("floor", x); }), Kind::kNone);
+  const train::GradientCheck wrong =
+      check([](Tensor x) { return ops::multiply(x, ops::stop_gradient(x)); }, {1, -2, 3});
+  EXPECT_EQ(wrong.kind, Kind::kWrong) << "half of the derivative is stopped";
+  EXPECT_THAT(wrong.message, HasSubstr("along 'all inputs' the slope is"));
+}
+
+TEST(Onnx, RowsThatAreHiddenHaveNoGradient) {
+  // Where chooses 0 for a row of the softmax that is NaN, because all of its scores are -infinity.
+  Graph graph{.nodes = {node("Add", {"a", "mask"}, {"s"}), node("Softmax", {"s"}, {"p"}), node("IsNaN", {"p"}, {"n"}),
+                        node("Where", {"n", "zero", "p"}, {"y"})},
+              .inputs = {value("a", 1, {2, 3})},
+              .outputs = {value("y", 1, {2, 3})},
+              .initializers = {floats("zero", {1}, {0}), floats("mask", {2, 1}, {0, -INFINITY})}};
+  const OnnxFeeds feeds = {{"a", feed(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, 6})}};
+  EXPECT_EQ(outputs(model(graph), feeds)[0][3], 0);
+  const front::OnnxModel file = front::parse_onnx(model(graph), "test.onnx");
+  const front::OnnxProgram program = front::import_onnx_program(file, feeds, {.source = "test.onnx"});
+  const train::GradientCheck check = train::check_gradient(program.graph, {{"a", feeds.at("a").tensors[0]}});
+  EXPECT_EQ(check.kind, train::GradientCheck::Kind::kChecked) << check.message;
 }
 
 TEST(Onnx, TheTableHasNoOperatorTwice) { EXPECT_GT(front::onnx_operator_names().size(), 180U); }
