@@ -6,6 +6,7 @@
 
 #include "ramet/base/error_types.h"
 #include "ramet/base/file.h"
+#include "ramet/front/fuse_graph.h"
 #include "ramet/front/model_support.h"
 #include "ramet/front/onnx_import.h"
 #include "ramet/front/onnx_support.h"
@@ -68,6 +69,9 @@ class OnnxModelImport {
       model_.forward = model_.evaluate;
       model_.forward.set_name("forward");
     }
+    model_.forward = fuse_graph(model_.forward);
+    model_.evaluate = fuse_graph(model_.evaluate);
+    for (NamedGraph& program : model_.programs) program.graph = fuse_for_prediction(program.graph);
     for (StateTensor& state : states_)
       (state.kind == StateKind::kWeight ? model_.weights : model_.states).push_back(std::move(state));
     give_axes(model_);
