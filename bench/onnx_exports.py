@@ -85,7 +85,7 @@ def export_torch(name, exporter, path):
             names = [key for key in ("loss", "logits", "logits_per_image") if key in out]
             return tuple(out[key] for key in names)
 
-    options = dict(dynamo=True) if exporter == "new" else dict(dynamo=False, opset_version=17)
+    options = dict(dynamo=True, verbose=False) if exporter == "new" else dict(dynamo=False, opset_version=17)
     with torch.no_grad():
         torch.onnx.export(Results().eval(), tuple(tensors.values()), str(path), input_names=list(tensors), **options)
     return {key: value.numpy() for key, value in tensors.items()}

@@ -299,7 +299,7 @@ TEST(Onnx, ChecksGradientsByFiniteDifferences) {
   const train::GradientCheck wrong =
       check([](Tensor x) { return ops::multiply(x, ops::map_unary("stop_gradient", x)); }, {1, -2, 3});
   EXPECT_EQ(wrong.kind, Kind::kWrong) << "half of the derivative is stopped";
-  EXPECT_THAT(wrong.message, HasSubstr("along 'all inputs' the slope is"));
+  EXPECT_THAT(wrong.message, HasSubstr("along 'x' the slope is"));
 }
 
 TEST(Onnx, RowsThatAreHiddenHaveNoGradient) {
