@@ -293,7 +293,8 @@ def _refuse_unknown_sizes(exported):
         raise UnsupportedOp(
             "results whose size or value is known only when the program runs", where=found[0][1],
             found=", ".join(f"{op} ({'; '.join([f'{count}x', *places[op][:3]])})" for op, count in counts.items()),
-            remedy="Keep fixed sizes: use a mask and torch.where instead of choosing elements")
+            remedy="Keep fixed sizes: use a mask and torch.where instead of choosing elements. What is the same in every step, such as "
+                   "the edges of a fixed graph, may be a buffer of the module: its values are known")
 
 
 def _graphs(module):
