@@ -44,52 +44,25 @@ LAYERS = {
     "TransformerConv": (lambda: geometric.TransformerConv(F, H // 2, heads=2, edge_dim=E, beta=True), ("edge_attr",)),
     "ChebConv": (lambda: geometric.ChebConv(F, H, K=3), ("edge_weight",)),
     "SGConv": (lambda: geometric.SGConv(F, H, K=2), ("edge_weight",)),
-    "SSGConv": (lambda: geometric.SSGConv(F, H, alpha=0.1, K=2), ("edge_weight",)),
-    "APPNP": (lambda: geometric.Sequential("x, edge_index, edge_weight", [
-        (geometric.Linear(F, H), "x -> x"), (geometric.APPNP(K=3, alpha=0.1), "x, edge_index, edge_weight -> x")]), ("edge_weight",)),
     "TAGConv": (lambda: geometric.TAGConv(F, H), ("edge_weight",)),
     "ARMAConv": (lambda: geometric.ARMAConv(F, H, num_stacks=2, num_layers=2), ("edge_weight",)),
     "GraphConv": (lambda: geometric.GraphConv(F, H), ("edge_weight",)),
     "LEConv": (lambda: geometric.LEConv(F, H), ("edge_weight",)),
     "GENConv": (lambda: geometric.GENConv(F, H, learn_t=True, edge_dim=E), ("edge_attr",)),
     "GENConv-power": (lambda: geometric.GENConv(F, H, aggr="powermean", learn_p=True), ()),
-    "MFConv": (lambda: geometric.MFConv(F, H, max_degree=4), ()),
     "FiLMConv": (lambda: geometric.FiLMConv(F, H), ()),
-    "FiLMConv-relations": (lambda: geometric.FiLMConv(F, H, num_relations=R), ("edge_type",)),
-    "SuperGATConv": (lambda: geometric.SuperGATConv(F, H // 2, heads=2), ("neg_edge_index",)),
     "ResGatedGraphConv": (lambda: geometric.ResGatedGraphConv(F, H, edge_dim=E), ("edge_attr",)),
     "GatedGraphConv": (lambda: geometric.GatedGraphConv(H, num_layers=2), ("edge_weight",)),
     "CGConv": (lambda: geometric.CGConv(F, dim=E, batch_norm=True), ("edge_attr",)),
-    "GPSConv": (lambda: geometric.Sequential("x, edge_index, batch", [
-        (geometric.Linear(F, H), "x -> x"),
-        (geometric.GPSConv(H, geometric.GINConv(mlp(H, H)), heads=2), "x, edge_index, batch -> x")]), ("batch",)),
-    "GPSConv-performer": (lambda: geometric.Sequential("x, edge_index, batch", [
-        (geometric.Linear(F, H), "x -> x"),
-        (geometric.GPSConv(H, geometric.GINConv(mlp(H, H)), heads=2, attn_type="performer"), "x, edge_index, batch -> x")]), ("batch",)),
-    "RGCNConv": (lambda: geometric.RGCNConv(F, H, R, num_bases=2), ("edge_type",)),
     "FastRGCNConv": (lambda: geometric.FastRGCNConv(F, H, R), ("edge_type",)),
     "RGATConv": (lambda: geometric.RGATConv(F, H // 2, R, heads=2, num_blocks=None, num_bases=2), ("edge_type",)),
-    "ClusterGCNConv": (lambda: geometric.ClusterGCNConv(F, H, diag_lambda=0.5), ()),
-    "GCN2Conv": (lambda: geometric.Sequential("x, edge_index", [
-        (geometric.Linear(F, H), "x -> x"), (geometric.GCN2Conv(H, alpha=0.1, theta=0.5, layer=1), "x, x, edge_index -> x")]), ()),
     "GeneralConv": (lambda: geometric.GeneralConv(F, H, in_edge_channels=E), ("edge_attr",)),
-    "FAConv": (lambda: geometric.Sequential("x, edge_index", [
-        (geometric.Linear(F, H), "x -> x"), (geometric.FAConv(H), "x, x, edge_index -> x")]), ()),
-    "FeaStConv": (lambda: geometric.FeaStConv(F, H, heads=2), ()),
     "GMMConv": (lambda: geometric.GMMConv(F, H, dim=E, kernel_size=2), ("edge_attr",)),
-    "EGConv": (lambda: geometric.EGConv(F, H, aggregators=["sum", "mean", "max"], num_heads=2), ()),
-    "AGNNConv": (lambda: geometric.Sequential("x, edge_index", [
-        (geometric.Linear(F, H), "x -> x"), (geometric.AGNNConv(), "x, edge_index -> x")]), ()),
-    "MixHopConv": (lambda: geometric.MixHopConv(F, H), ("edge_weight",)),
-    "PDNConv": (lambda: geometric.PDNConv(F, H, edge_dim=E, hidden_channels=H), ("edge_attr",)),
-    "AntiSymmetricConv": (lambda: geometric.AntiSymmetricConv(F), ()),
     "DirGNNConv": (lambda: geometric.DirGNNConv(geometric.SAGEConv(F, H)), ()),
     "LGConv": (lambda: geometric.Sequential("x, edge_index", [
         (geometric.Linear(F, H), "x -> x"), (geometric.LGConv(), "x, edge_index -> x")]), ()),
     "WLConvContinuous": (lambda: geometric.Sequential("x, edge_index", [
         (geometric.Linear(F, H), "x -> x"), (geometric.WLConvContinuous(), "x, edge_index -> x")]), ()),
-    "PointNetConv": (lambda: geometric.PointNetConv(mlp(F + 3, H)), ("pos",)),
-    "PointTransformerConv": (lambda: geometric.PointTransformerConv(F, H), ("pos",)),
     "PointGNNConv": (lambda: geometric.PointGNNConv(mlp(F, 3), mlp(F + 3, H), mlp(H, F)), ("pos",)),
 }
 
