@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "ramet/base/error.h"
@@ -76,6 +77,8 @@ class OnnxImporter {
  private:
   void run_nodes(const std::vector<OnnxNode>& nodes, OnnxScope& scope, bool collect);
   std::vector<OnnxValue> translate(const OnnxNode& node, const OnnxScope& scope);
+  /// An op of Ramet that a file of Ramet's own has as a function.
+  std::vector<OnnxValue> restore(const OnnxNode& node, const OnnxScope& scope);
   std::vector<OnnxValue> call(const OnnxFunction& function, const OnnxNode& node, const OnnxScope& scope);
   const OnnxFunction* find_function(const OnnxNode& node) const;
   void refuse(const OnnxNode& node, const Error& error);
@@ -89,6 +92,8 @@ class OnnxImporter {
   std::set<std::string> needed_{};
   std::map<std::string, int> random_names_{};
   std::map<std::string, Part, std::less<>> parts_{};
+  /// By domain, name and overload; of two with one name the first.
+  std::map<std::tuple<std::string, std::string, std::string>, const OnnxFunction*> functions_{};
 };
 
 }  // namespace ramet::front
