@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,15 @@ void sample_graphs(GraphTables& tables, int64_t count, uint64_t seed);
 /// `seed`, the first are "train", the next "validation", the next "test", and the rest "unused". Throws Error for more
 /// than there are.
 void draw_split(GraphTables& tables, int64_t train, int64_t validation, int64_t test, uint64_t seed);
+
+/// Sets the field "split" of graphs by a field of categories, as scaffolds of molecules: graphs of one category stay
+/// together. The parts have shares of `train` : `validation` : `test`. Without a seed the largest categories come
+/// first, of equal ones that whose first graph has the higher number (Wu et al., arXiv 1703.00564); with one, those of
+/// more than half of the validation or the test part come first, and each of the two lists is shuffled. A category goes
+/// to the first part that it fits into, and otherwise to the test part. Throws Error for a field that is none of
+/// categories of graphs.
+void split_by(GraphTables& tables, const std::string& field, const std::vector<int64_t>& shares,
+              std::optional<uint64_t> seed);
 
 /// Whether this build has METIS.
 bool has_metis();
