@@ -58,8 +58,6 @@ bool OnnxScope::is_refused(std::string_view name) const {
 OnnxImporter::OnnxImporter(const OnnxModel& model, Graph& graph, Options options)
     : model_(model), build_(graph), options_(std::move(options)), known_(graph) {
   scope_.versions = &model_.versions;
-  for (const OnnxFunction& each : model_.functions)
-    functions_.emplace(std::tie(each.domain, each.name, each.overload), &each);
 }
 
 void OnnxImporter::give(const std::string& name, OnnxValue value) { scope_.values[name] = std::move(value); }
@@ -137,9 +135,10 @@ void OnnxImporter::run_nodes(const std::vector<OnnxNode>& nodes, OnnxScope& scop
 }
 
 const OnnxFunction* OnnxImporter::find_function(const OnnxNode& node) const {
-  if (model_.functions.empty()) return nullptr;
-  const auto found = functions_.find({node.domain, node.op, node.overload});
-  return found == functions_.end() ? nullptr : found->second;
+  for (const OnnxFunction& function : model_.functions)
+    if (function.name == node.op && function.domain == node.domain && function.overload == node.overload)
+      return &function;
+  return nullptr;
 }
 
 std::vector<OnnxValue> OnnxImporter::translate(const OnnxNode& node, const OnnxScope& scope) {

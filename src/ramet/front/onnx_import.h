@@ -6,7 +6,6 @@
 #include <map>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "ramet/base/error.h"
@@ -92,8 +91,6 @@ class OnnxImporter {
   std::set<std::string> needed_{};
   std::map<std::string, int> random_names_{};
   std::map<std::string, Part, std::less<>> parts_{};
-  /// By domain, name and overload; of two with one name the first.
-  std::map<std::tuple<std::string, std::string, std::string>, const OnnxFunction*> functions_{};
 };
 
 }  // namespace ramet::front
