@@ -71,7 +71,7 @@ class Attempt {
       }
       made_.outputs.push_back(std::move(made));
     }
-    made_.graph = fuse_graph(made_.graph);
+    if (model_.producer != "ramet") made_.graph = fuse_graph(made_.graph);
     return std::move(made_);
   }
 
