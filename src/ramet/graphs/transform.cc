@@ -392,6 +392,9 @@ void split_by(GraphTables& tables, const std::string& field, const std::vector<i
   tables.set_field({.name = "split", .per = Per::kGraph, .dtype = DType::kU8, .values = split_names()}, part);
 }
 
+/// Columns of a field of positions.
+constexpr int64_t kMostPositions = 1024;
+
 const std::vector<TransformEntry>& transform_table() {
   static const std::vector<TransformEntry> table = {
       {"no-loops", "", "drop edges from a node to itself"},
@@ -403,6 +406,8 @@ const std::vector<TransformEntry>& transform_table() {
       {"normalise", "FIELD", "scale each row of a node field to a sum of 1"},
       {"radius", "R", "replace the edges by those between nodes at most R apart ('pos'); edge field 'distance'"},
       {"nearest", "K", "replace the edges by those from the K nearest nodes; edge field 'distance'"},
+      {"laplacian", "K", "node field 'laplacian': eigenvectors 1 to K of the normalised Laplacian, their signs fixed"},
+      {"returns", "K", "node field 'returns': how likely a random walk is back after 1 to K steps"},
       {"metis", "K", "node field 'part': K parts of METIS"},
       {"random", "K", "node field 'part': K parts at random"},
       {"contiguous", "K", "node field 'part': K runs of nodes"},
@@ -444,6 +449,8 @@ void apply_transform(GraphTables& tables, const std::string& text, const std::st
     normalise_rows(tables, argument.find('.') == std::string::npos ? "node." + argument : argument);
   if (name == "radius") radius_edges(tables, edges, word.real(argument));
   if (name == "nearest") nearest_edges(tables, edges, count());
+  if (name == "laplacian") add_laplacian(tables, edges, word.whole(argument, 1, kMostPositions));
+  if (name == "returns") add_returns(tables, edges, word.whole(argument, 1, kMostPositions));
   if (name == "metis") partition_nodes(tables, edges, Partition::kMetis, count());
   if (name == "random") partition_nodes(tables, edges, Partition::kRandom, count());
   if (name == "contiguous") partition_nodes(tables, edges, Partition::kContiguous, count());

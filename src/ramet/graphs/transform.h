@@ -37,6 +37,15 @@ void radius_edges(GraphTables& tables, const std::string& edges, double radius);
 /// distances the node of the lower number is nearer. Sets "distance" likewise.
 void nearest_edges(GraphTables& tables, const std::string& edges, int64_t k);
 
+/// Sets the node field "laplacian" f32 [count]: the eigenvectors of the normalised Laplacian 1 - D^-1/2 A D^-1/2 of
+/// each graph without loops and duplicates, in ascending order of their eigenvalues, but for the first (Dwivedi et al.,
+/// arXiv 2003.00982). Each has length 1, and its first element above 1e-6 is positive. A graph of fewer nodes has zeros
+/// in the last columns. Throws Error for an edge without its reverse, and for a graph of more than 1,000 nodes.
+void add_laplacian(GraphTables& tables, const std::string& edges, int64_t count);
+/// Sets the node field "returns" f32 [steps]: how likely a random walk from the node is back after 1, 2, ... steps
+/// (Dwivedi et al., arXiv 2110.07875). Throws Error for a graph of more than 1,000 nodes.
+void add_returns(GraphTables& tables, const std::string& edges, int64_t steps);
+
 enum class Partition { kMetis, kRandom, kContiguous };
 /// Sets the node field "part" i32 of a set of one graph to `parts` parts: of METIS (Karypis and Kumar 1998, k-way, on
 /// the undirected graph without loops), drawn at random in equal sizes, or runs of equal length. METIS draws random
