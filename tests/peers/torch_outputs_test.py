@@ -138,9 +138,8 @@ class Outputs(unittest.TestCase):
 
     def test_a_skipped_step_gives_none(self):
         step = made(seeded(Net), precision="f16", loss_scale=None, outputs="out")
-        large = {"x": batch()["x"] * 60_000, "y": batch()["y"]}
-        results = [step(**batch()), step(**large)]
-        self.assertEqual([(each.skipped, len(each.outputs)) for each in results], [(False, 1), (True, 0)])
+        result = step(x=batch()["x"], y=batch()["y"] * 10_000)
+        self.assertEqual((result.skipped, result.outputs), (True, {}))
 
     def test_names_that_a_step_cannot_give_are_refused(self):
         with self.assertRaises(ramet.Error) as caught:
