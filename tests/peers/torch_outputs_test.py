@@ -147,8 +147,8 @@ class Outputs(unittest.TestCase):
         self.assertEqual(str(caught.exception), "Options.outputs: no output of this name; found 'logits'; expected out")
         with self.assertRaises(ramet.Error) as caught:
             made(seeded(Net), outputs=("loss",))
-        self.assertEqual(str(caught.exception), "Options.outputs: an output that is one number; found 'loss'; expected out; "
-                                                "try: Each step gives scalars as result.loss and result.metrics")
+        self.assertEqual(str(caught.exception), "Options.outputs: an output that is one number; found 'loss'; expected out. "
+                                                "Each step gives scalars as result.loss and result.metrics")
 
 
 if __name__ == "__main__":

@@ -48,6 +48,14 @@ Tensor zeta(Tensor a, int64_t power) {
   return add(sum, multiply(to_power(rest, power - 1), polynomial(rest, series)));
 }
 
+/// The cotangent of pi times a number from -0.5 to 0.5, with small relative errors, at 0.5 too.
+Tensor cotangent_of_turn(Tensor turn) {
+  const Tensor size = map_unary("abs", turn), quarter = like(turn, 0.25), near = less(size, quarter);
+  const auto tangent = [](Tensor a) { return map_unary("tan", scale(a, M_PI)); };
+  const Tensor small = tangent(select(near, size, quarter)), large = tangent(subtract(like(turn, 0.5), size));
+  return multiply(map_unary("sign", turn), select(near, inverse(small), large));
+}
+
 /// The derivative of the cotangent, of this order, as a polynomial of the cotangent.
 std::vector<double> cotangent_derivative(int64_t order) {
   std::vector<double> now = {0, 1};
@@ -75,7 +83,7 @@ Tensor polygamma(Tensor a, int64_t order) {
   // Elsewhere the cotangent of a number that has no part in the result, so that no gradient is 0 times an infinity.
   const Tensor elsewhere = like(a, 0.25);
   const Tensor held = select(negative, select(at_pole, elsewhere, turn), elsewhere);
-  const Tensor cotangent = inverse(map_unary("tan", scale(held, M_PI)));
+  const Tensor cotangent = cotangent_of_turn(held);
   const Tensor below =
       subtract(scale(above, sign), scale(polynomial(cotangent, cotangent_derivative(order)), std::pow(M_PI, n + 1)));
   const Tensor pole = like(a, -sign * std::numeric_limits<double>::infinity());
