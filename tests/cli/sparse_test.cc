@@ -51,6 +51,16 @@ prune_schedule = "constant"
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return last(outcome);
   }
+  /// Whether the run has a whole one; a kill may leave a part.
+  bool has_checkpoint() const {
+    const std::filesystem::path folder = folder_ / "run/checkpoints";
+    if (!std::filesystem::exists(folder)) return false;
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      if (entry.path().filename().string().starts_with("step-") &&
+          std::filesystem::exists(entry.path() / "manifest.json"))
+        return true;
+    return false;
+  }
   static json last(const Outcome& outcome) { return json::parse(outcome.last_line(), nullptr, false); }
 
   TemporaryFolder folder_;
@@ -84,7 +94,7 @@ TEST_F(SparseCli, KilledAtAnyMomentOfAChangeItGoesOnWithTheSameBits) {
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 8000));
     process.signal(SIGKILL);
     if (process.wait().status == -1) ++killed;
-    if (std::filesystem::exists(folder_ / "run/checkpoints") && !std::filesystem::is_empty(folder_ / "run/checkpoints"))
+    if (has_checkpoint())
       next = {"train", "--resume", "run", "--json", "--layout", round % 2 == 0 ? "t=2" : "r=2 rts=optimizer"};
     else
       std::filesystem::remove_all(folder_ / "run");
