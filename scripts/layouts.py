@@ -66,6 +66,10 @@ MODELS = {
     # The same with patterns that change.
     "gpt2-f32-evolve": {"model.kind": "gpt2", "model.preset": "mini", "train.precision": "f32", "train.optimizer.kind": "adamw",
                         "sparse.weights": "transformer.h.*", "sparse.density": 0.2, "sparse.cells": 8, "sparse.every": 1},
+    "bert-bf16-evolve": {"model.kind": "bert", "model.preset": "mini", "train.precision": "bf16", "train.optimizer.kind": "adamw",
+                         "train.weights": "split", "sparse.weights": "bert.encoder.*", "sparse.density": 0.4, "sparse.block": 2,
+                         "sparse.cells": 8, "sparse.every": 1, "sparse.regrow": "gradient", "sparse.first_density": 0.7,
+                         "sparse.ramp_from": 0.0, "sparse.ramp_until": 1.0},
 }
 ALL_SIZES = 6  # of the models, so many on the other sizes too
 # Networks with sizes of their own: batch norms with running statistics, attention, skips over many parts, recurrent layers.

@@ -1,41 +1,69 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "ramet/model.h"
+#include "ramet/types.h"
 
 namespace ramet::v0 {
 
-/// A model of a knowledge graph: a row for each entity and each relation, and a score for each triple. docs/graphs.md
-/// explains the scores, the losses and the batches; the recipe's keys model.knowledge.* and data.triples.* have the
-/// same names.
-struct KnowledgeOptions {
-  std::string function = "rotate";  ///< one of score_functions()
-  int64_t entities = 0, relations = 0;
-  int64_t width = 128;               ///< features of an entity; complex ones of "complex" and "rotate"
-  int64_t norm = 1;                  ///< of distances: 1 or 2
-  std::string loss = "log-sigmoid";  ///< or "margin", "softmax", "all"
-  double margin = 0, temperature = 0, penalty = 0, deviation = 0.1;
-  int64_t micro_batch = 1;  ///< samples, each of `group` triples with `negatives` wrong answers on each side
-  int64_t group = 1, negatives = 0;
-  std::string sides = "both";  ///< ends of triples that the loss asks for: "both", "tails" or "heads"
-  bool reciprocal = false;     ///< each triple also stands the other way round, and tails alone are asked for
-  /// The table of entities has a multiple of so many rows, for tensor shards; or so many shards, for layouts of g
-  /// devices (`micro_batch` is then the shards).
-  int64_t pad = 1, shards = 1;
-  int64_t top = 10;   ///< answers of a query
-  uint64_t seed = 0;  ///< of the first weights, of the order of triples and of negatives
+/// Nodes and edges of graphs, without their features. Graph g has nodes [node_ptr[g], node_ptr[g + 1]) and edges
+/// [edge_ptr[g], edge_ptr[g + 1]); node numbers of edges count from 0 in each graph.
+struct GraphLists {
+  std::vector<int64_t> node_ptr, edge_ptr;  ///< [graphs + 1]
+  std::vector<int32_t> source, target;      ///< of each edge
+  std::vector<int64_t> part{};              ///< of each node: its cluster, for "clusters:COUNT"; empty: none
 };
 
-/// The model, with the programs on request "predict", which gives for head, relation and tail i32 [micro_batch, group]
-/// the `top` likeliest tails and heads with their scores, and "rank". With shards, entity e is row
-/// (e mod shards) * ceil(entities / shards) + e / shards of what the programs read and give. Data::triples feeds it.
-/// Throws Error where options contradict each other.
-RAMET_API Model knowledge_model(const KnowledgeOptions& options);
+/// Room for graphs, nodes and edges.
+struct GraphRoom {
+  int64_t graphs = 0, nodes = 0, edges = 0;
+};
 
-/// "transe", "transh", "distmult", "complex", "rotate", "pairre", "triplere", "boxe", "interht".
-RAMET_API std::vector<std::string> score_functions();
+struct GraphPackOptions {
+  /// How packs are made, as data.graphs.batch of a recipe says (docs/graphs.md): "count:32", "pad:32",
+  /// "stream:256:608", "histogram:256:16", "neighbors:512:10,10", "clusters:4", "walks:1000:2".
+  std::string batch = "count:1";
+  std::vector<int64_t> members{};  ///< graphs, or nodes to begin at, that take part; empty: all
+  GraphRoom room{};                ///< to make; 0: what the packs need
+  int64_t epochs = 0;              ///< of the run: the room is exact for them. 0: any number of epochs
+  bool trim = false;               ///< whether what does not fit is left out; otherwise it is an Error
+  bool shuffle = true;             ///< whether every epoch has a new order
+  uint64_t seed = 0;
+};
+
+/// What one pack holds. Nodes and edges are rows of the arrays that the caller has of all nodes and edges.
+struct GraphPack {
+  std::vector<int64_t> graphs;          ///< numbers of the graphs
+  std::vector<int32_t> graph_ptr;       ///< nodes of each of them, as GraphLists::node_ptr
+  std::vector<int64_t> nodes, edges;    ///< rows
+  std::vector<int32_t> source, target;  ///< of each edge: places in `nodes`; edges ascend by target
+  int64_t seeds = -1;                   ///< the first `seeds` nodes are those that were sampled from; -1: all
+  int64_t trimmed = 0;                  ///< edges that the room left out
+};
+
+/// Packs of graphs, or of parts of one graph: an endless sequence, epoch after epoch. Pack i is a pure function of the
+/// lists, the options and i; all functions may be called from many threads at once. Cheap to copy.
+class RAMET_API GraphPacks {
+ public:
+  /// Throws Error for lists that contradict each other, and for what does not fit the room.
+  GraphPacks(const GraphLists& lists, const GraphPackOptions& options);
+
+  GraphPack pack(int64_t index) const;
+  /// How many packs an epoch has.
+  int64_t packs(int64_t epoch) const;
+  /// Number of the first pack of an epoch.
+  int64_t first(int64_t epoch) const;
+  /// Room that every pack fits.
+  GraphRoom room() const;
+  /// Graphs that are in no pack, because they do not fit.
+  int64_t skipped() const;
+
+ private:
+  struct RAMET_PRIVATE Contents;
+  std::shared_ptr<const Contents> contents_;
+};
 
 }  // namespace ramet::v0

@@ -6,8 +6,8 @@
 #include "ramet/api/samples.h"
 #include "ramet/base/error.h"
 #include "ramet/base/hash.h"
-#include "ramet/graphs.h"
 #include "ramet/graphs/triple_shards.h"
+#include "ramet/knowledge.h"
 
 namespace ramet::v0 {
 namespace {

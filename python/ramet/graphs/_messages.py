@@ -1,19 +1,7 @@
-"""Message passing of one's own: the edges of a graph as inputs of a model, and NumPy's side of them.
-
-    graph = ramet.graphs.Graph(m, nodes=2708, edges=13264)
-    message = ramet.relu(graph.of_sources(x) + graph.of_targets(x))   # one row an edge
-    x = graph.sum(message)                                            # one row a node
-
-docs/graphs.md explains the order of edges, on which sums depend.
-"""
-import json
-import struct
-
+"""The edges of a graph as inputs of a model, and the arrays of these inputs."""
 import numpy as np
 
 from ramet import _ramet as ops
-
-__all__ = ["Graph", "lists", "read_set"]
 
 
 class Graph:
@@ -87,17 +75,3 @@ def lists(edge_index, nodes, edges=None, name="", sources=None):
     padded = lambda values: np.pad(values, (0, room - len(values))).astype(np.int32)[None]
     return {name + "source": padded(source), name + "target_of": padded(target[by_source]), name + "by_source": padded(by_source),
             name + "ptr": pointers(target, nodes), name + "source_ptr": pointers(source, sources)}, order
-
-
-def read_set(path):
-    """The tensors of a graph set (`ramet graphs prepare`) as NumPy arrays, by name, and its schema."""
-    types = {"I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8, "U8": np.uint8, "F32": np.float32, "F64": np.float64,
-             "BOOL": np.bool_, "F16": np.float16}
-    with open(path, "rb") as file:
-        size, = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(size))
-        data = file.read()
-    schema = json.loads(header.pop("__metadata__")["ramet.graphs"])
-    tensors = {name: np.frombuffer(data[slice(*entry["data_offsets"])], types[entry["dtype"]]).reshape(entry["shape"])
-               for name, entry in header.items() if entry["dtype"] in types}
-    return tensors, schema
