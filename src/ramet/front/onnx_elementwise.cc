@@ -1,6 +1,7 @@
 // ONNX's arithmetic, comparisons, logic, bits and casts.
 #include <limits>
 
+#include "ramet/front/onnx_small.h"
 #include "ramet/front/onnx_support.h"
 #include "ramet/front/onnx_table.h"
 #include "ramet/ops/build_elementwise.h"
@@ -129,9 +130,14 @@ Values bit_shift(const OnnxCall& at) {
 
 Values do_cast(const OnnxCall& at) {
   if (at.version() < 6) at.refuse("types by name, as before operator set 6, are not supported");
+  if (const OnnxSmallType* small = onnx_small_type(static_cast<int32_t>(at.integer("to"))))
+    return {to_small(at.input(0), *small)};
   return {cast_to(at.input(0), at.dtype("to"), at.flag("saturate", true))};
 }
-Values cast_like(const OnnxCall& at) { return {cast_to(at.input(0), at.input(1).dtype(), at.flag("saturate", true))}; }
+Values cast_like(const OnnxCall& at) {
+  if (const OnnxSmallType* small = small_type_of(at, 1)) return {to_small(at.input(0), *small)};
+  return {cast_to(at.input(0), at.input(1).dtype(), at.flag("saturate", true))};
+}
 
 /// The same bits as another type, of values that are known.
 Values bit_cast(const OnnxCall& at) {
