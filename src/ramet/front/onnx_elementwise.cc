@@ -128,14 +128,23 @@ Values bit_shift(const OnnxCall& at) {
   return {shift_right(at.input(0), at.input(1))};
 }
 
+/// To a small type, as casts have it: integers wrap around at the bounds of the type.
+Tensor cast_to_small(Tensor a, const OnnxSmallType& type) {
+  if (is_floating(type.carrier)) return to_small(a, type);
+  const double size = type.greatest - type.least + 1;
+  const Tensor whole = map_unary("trunc", is_floating(a.dtype()) ? at_least_f32(a) : cast(a, DType::kF32));
+  const Tensor turns = map_unary("floor", scale(add_scalar(whole, -type.least), 1 / size));
+  return to_small(subtract(whole, scale(turns, size)), type);
+}
+
 Values do_cast(const OnnxCall& at) {
   if (at.version() < 6) at.refuse("types by name, as before operator set 6, are not supported");
   if (const OnnxSmallType* small = onnx_small_type(static_cast<int32_t>(at.integer("to"))))
-    return {to_small(at.input(0), *small)};
+    return {cast_to_small(at.input(0), *small)};
   return {cast_to(at.input(0), at.dtype("to"), at.flag("saturate", true))};
 }
 Values cast_like(const OnnxCall& at) {
-  if (const OnnxSmallType* small = small_type_of(at, 1)) return {to_small(at.input(0), *small)};
+  if (const OnnxSmallType* small = small_type_of(at, 1)) return {cast_to_small(at.input(0), *small)};
   return {cast_to(at.input(0), at.input(1).dtype(), at.flag("saturate", true))};
 }
 
