@@ -12,6 +12,7 @@
 #include "ramet/log.h"          // runs that a program logs to
 #include "ramet/memory.h"       // memory of this process
 #include "ramet/model.h"        // building a model
+#include "ramet/onnx.h"         // ONNX files
 #include "ramet/ops.h"          // the ops
 #include "ramet/optimizer.h"    // optimizers, groups, learning rates
 #include "ramet/place.h"        // other places than lines of C++
