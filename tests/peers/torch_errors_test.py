@@ -256,12 +256,13 @@ TEXTS = {
     "choosing elements": (
         ramet.UnsupportedOp,
         'torch_errors_test.py:N in chosen: results whose size or value is known only when the program runs; '
-        'found aten.index (1x; torch_errors_test.py:N in chosen). Keep fixed sizes: use a mask and torch.where instead of choosing elements'),
+        'found aten.index (1x; torch_errors_test.py:N in chosen). Keep fixed sizes: use a mask and torch.where instead of choosing '
+        'elements. What is the same in every step, such as the edges of a fixed graph, may be a buffer of the module: its values are known'),
     "unique": (
         ramet.UnsupportedOp,
         'torch_errors_test.py:N in unique: results whose size or value is known only when the program runs; '
         'found aten._unique2 (1x; torch_errors_test.py:N in unique). Keep fixed sizes: use a mask and torch.where instead of choosing '
-        'elements'),
+        'elements. What is the same in every step, such as the edges of a fixed graph, may be a buffer of the module: its values are known'),
     "random of Python": (
         ramet.UnsupportedOp,
         "forward: the forward pass draws random numbers from Python's `random`. They would be drawn once "

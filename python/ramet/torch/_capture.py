@@ -37,7 +37,11 @@ def reads_value(what, place):
 
 
 class Traps(TorchFunctionMode):
-    """Sees every call on tensors while the forward pass is traced."""
+    """Sees every call on tensors while the forward pass is traced. `call` makes the calls that are not refused."""
+
+    def __init__(self, call=None):
+        super().__init__()
+        self.call = call or (lambda function, arguments, keywords: function(*arguments, **keywords))
 
     def __torch_function__(self, function, types, arguments=(), keywords=None):
         keywords = keywords or {}
@@ -51,12 +55,12 @@ class Traps(TorchFunctionMode):
         if function is torch.Tensor.backward or function is torch.autograd.grad:
             raise UnsupportedOp("gradients inside of the forward pass", where=place_now(), found=resolve_name(function),
                                 remedy="Ramet differentiates the loss once. Remove the inner gradient")
-        return function(*arguments, **keywords)
+        return self.call(function, arguments, keywords)
 
     def read(self, function, arguments, keywords):
         place = place_now()
         try:
-            value = function(*arguments, **keywords)
+            value = self.call(function, arguments, keywords)
         except Exception as error:
             raise reads_value(VALUE_READERS[function], place) from error
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):

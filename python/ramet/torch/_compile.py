@@ -83,7 +83,7 @@ def source_of_training(module, example, loss, optimizer, options: Options):
     items = options.loss_mean if callable(options.loss_mean) else None
     how = dict(loss=loss_function, items=items)
     evaluation = _export.trace(module, inputs, call, False, **how)
-    training = _export.trace(module, inputs, call, True, **how)
+    training = _export.trace(module, inputs, call, True, **how, known=evaluation.known)
     if training.outputs != evaluation.outputs:
         # The modes return different structures: what both have stays.
         common = [name for name in evaluation.outputs if name in training.outputs]

@@ -11,6 +11,7 @@ from torch.fx.proxy import TracerBase
 from ramet.errors import Error, ShapeError, UnsupportedOp
 
 from . import _capture, _loops, _marks
+from ._known import Known, changing_buffers
 from ._places import frames_of_forward, place_in, place_of, place_of_error
 from ._structure import InputTree, OutputTree
 from ._weights import is_released
@@ -101,13 +102,15 @@ class _Program(nn.Module):
     """The module as a function of flat tensors that returns flat tensors. A call puts into `made` the tree of outputs and
     their names; torch.export would restore an attribute."""
 
-    def __init__(self, module, inputs: InputTree, loss, items, select, made):
+    def __init__(self, module, inputs: InputTree, loss, items, select, made, known):
         super().__init__()
         self.module = module
 
         def forward(*tensors):
             arguments, keywords = inputs.fill(tensors)
-            with _capture.Traps():
+            if known:
+                known.begin(module)
+            with _capture.Traps(known.call if known else None):
                 outputs = module(*arguments, **keywords)
                 tree, found = OutputTree.of(outputs)
                 names = [name for name in tree.names if name]
@@ -163,6 +166,7 @@ class Traced:
     inputs: list        # names that the program gives to the inputs, in the order of InputTree.tensor_names()
     outputs: list       # names of the outputs, in order
     tree: OutputTree    # of the module's own outputs
+    known: bool = False  # whether values of buffers were asked for
 
     def output_node(self, name):
         return list(self.exported.graph_signature.user_outputs)[self.outputs.index(name)]
@@ -183,9 +187,28 @@ def name_of_op(node):
     return ".".join(str(node.target).split(".")[:2])
 
 
-def trace(module, inputs: InputTree, example, training, loss=None, items=None, select=None):
-    """Traces the module on an example in training or evaluation mode. The module stays as it is."""
+def trace(module, inputs: InputTree, example, training, loss=None, items=None, select=None, known=False):
+    """Traces the module on an example in training or evaluation mode. The module stays as it is. Where the trace asks for
+    values, they are computed from the buffers that the module does not change. `known`: another trace of it did."""
     arguments = [leaf.detach() for _, leaf in inputs.tensors_of(*example, "example")]
+    how = {"training": training, "loss": loss, "items": items, "select": select}
+    if not known:
+        try:
+            return _traced(module, inputs, arguments, None, **how)
+        except UnsupportedOp:
+            if next(module.buffers(), None) is None:
+                raise
+    changing = changing_buffers(module)
+    while True:
+        known = Known.of(module, changing)
+        traced = _traced(module, inputs, arguments, known, **how)
+        changed = set(traced.exported.graph_signature.buffers_to_mutate.values()) & set(known.values)
+        if not changed:
+            return traced
+        changing |= changed
+
+
+def _traced(module, inputs, arguments, known, training, loss, items, select):
     with _capture.capturing(module):
         if training and not module.training:
             module.train()
@@ -194,7 +217,7 @@ def trace(module, inputs: InputTree, example, training, loss=None, items=None, s
         if training:
             check_layer_drop(module)
         made = []
-        program = _Program(module, inputs, loss, items, select, made)
+        program = _Program(module, inputs, loss, items, select, made, known)
         program.train(module.training) if not training else None
         exported = _exported(program, tuple(arguments), module)
         tree, names = made
@@ -208,7 +231,7 @@ def trace(module, inputs: InputTree, example, training, loss=None, items=None, s
             raise _reworded(error, module) from error
     _take_own_names(exported)
     user = list(exported.graph_signature.user_inputs)
-    return Traced(exported, user, list(select) if select is not None else names, tree)
+    return Traced(exported, user, list(select) if select is not None else names, tree, known is not None)
 
 
 def _exported(program, arguments, module):
@@ -270,7 +293,8 @@ def _refuse_unknown_sizes(exported):
         raise UnsupportedOp(
             "results whose size or value is known only when the program runs", where=found[0][1],
             found=", ".join(f"{op} ({'; '.join([f'{count}x', *places[op][:3]])})" for op, count in counts.items()),
-            remedy="Keep fixed sizes: use a mask and torch.where instead of choosing elements")
+            remedy="Keep fixed sizes: use a mask and torch.where instead of choosing elements. What is the same in every step, such as "
+                   "the edges of a fixed graph, may be a buffer of the module: its values are known")
 
 
 def _graphs(module):

@@ -195,6 +195,7 @@ int run(int argc, char** argv, Session& session) {
   add_corpus(app, session);
   add_pack(app, session);
   add_graphs(app, session);
+  add_molecules(app, session);
   add_runs(app, session);
   add_import(app, session);
   add_onnx(app, session);

@@ -45,6 +45,7 @@ void add_vocab(CLI::App& app, Session& session);
 void add_corpus(CLI::App& app, Session& session);
 void add_pack(CLI::App& app, Session& session);
 void add_graphs(CLI::App& app, Session& session);
+void add_molecules(CLI::App& app, Session& session);
 void add_runs(CLI::App& app, Session& session);
 void add_inspect(CLI::App& app, Session& session);
 void add_export(CLI::App& app, Session& session);

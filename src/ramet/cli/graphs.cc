@@ -1,4 +1,6 @@
 // The commands that prepare and describe graph sets.
+#include "ramet/cli/graphs.h"
+
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -124,19 +126,12 @@ int run_prepare(const PrepareArguments& arguments, bool json) {
   for (const std::string& transform : arguments.apply) graphs::apply_transform(tables, transform, arguments.edges);
   const GraphSet set(std::move(tables), arguments.path);
   set.save(arguments.out);
-  if (json)
-    json_of(set).print();
-  else
-    print_summary(set);
+  print_graphs(set, json);
   return 0;
 }
 
 int run_describe(const std::string& path, bool json) {
-  const GraphSet set = GraphSet::open(path);
-  if (json)
-    json_of(set).print();
-  else
-    print_summary(set);
+  print_graphs(GraphSet::open(path), json);
   return 0;
 }
 
@@ -176,6 +171,13 @@ void add_prepare(CLI::App& parent, Session& session) {
 }
 
 }  // namespace
+
+void print_graphs(const GraphSet& set, bool json) {
+  if (json)
+    json_of(set).print();
+  else
+    print_summary(set);
+}
 
 void add_graphs(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand("graphs", "Prepare and describe graph sets");

@@ -25,6 +25,8 @@ namespace {
 
 struct SubjectArguments : ModelOptions {
   std::string subject, out, like;
+  std::string program;  ///< that an ONNX file has
+  OnnxWriteOptions onnx;
   TaskArguments task;
   bool sparse = false;  ///< export sparse weights as index triples
 };
@@ -100,40 +102,50 @@ void export_model_file(const std::string& out, const Recipe& recipe, const Check
   save_model(out, model, recipe.model.file.empty() ? Units{} : open_model(recipe.model.file).second);
 }
 
-/// The weights and other states that a checkpoint holds.
-std::map<std::string, HostTensor> load_tensors(const Model& model, const Checkpoint& checkpoint) {
-  std::vector<StateTensor> saved;
-  std::map<std::string, HostTensor> tensors;  // constants are not saved
+/// The state of this name as a checkpoint has it; states that runs do not save have their first value.
+StateValue saved_values(const Model& model, const Checkpoint& checkpoint) {
+  std::map<std::string, StateTensor> saved;
   for (const std::vector<StateTensor>* list : {&model.weights, &model.states})
     for (const StateTensor& state : *list)
-      if (is_saved(state.kind))
-        saved.push_back(state);
-      else if (state.init.data)
-        tensors[state.name] = state.init.data->tensor();
-  checkpoint.load(saved, [&](const StateTensor& state, std::span<const std::byte> bytes) {
-    HostTensor tensor(state.type);
-    std::copy(bytes.begin(), bytes.end(), tensor.data.begin());
-    tensors[state.name] = std::move(tensor);
-  });
-  return tensors;
+      if (is_saved(state.kind)) saved[state.name] = state;
+  return [saved = std::move(saved), first = first_values(model), &checkpoint](const std::string& name) {
+    const auto found = saved.find(name);
+    if (found == saved.end()) return first(name);
+    HostTensor tensor(found->second.type);
+    checkpoint.load({found->second}, [&](const StateTensor&, std::span<const std::byte> bytes) {
+      std::copy(bytes.begin(), bytes.end(), tensor.data.begin());
+    });
+    return tensor;
+  };
 }
 
 /// With --like, the ONNX file that the run began with, with the weights of a checkpoint; else the predictions of the
 /// model as an ONNX file.
 void export_onnx_file(const SubjectArguments& arguments, const Recipe& recipe, const Checkpoint& checkpoint) {
-  const Model model = build_model(recipe);
-  const std::map<std::string, HostTensor> tensors = load_tensors(model, checkpoint);
-  if (!arguments.like.empty()) {
-    std::map<std::string, HostTensor> weights;
-    for (const StateTensor& weight : model.weights) weights[weight.name] = tensors.at(weight.name);
-    update_onnx_weights(arguments.like, arguments.out, weights);
-    return;
-  }
-  const auto predict = std::find_if(model.programs.begin(), model.programs.end(),
-                                    [](const NamedGraph& program) { return program.name == "predict"; });
-  const Graph& graph = predict == model.programs.end() ? model.evaluate : predict->graph;
-  write_file_atomic(arguments.out,
-                    export_onnx(graph, model.name, [&](const std::string& state) { return tensors.at(state); }));
+  // Before the passes of training, which choose an order of dimensions.
+  const Model model = kind_of(recipe).build_model(recipe);
+  const StateValue value = saved_values(model, checkpoint);
+  if (arguments.like.empty())
+    return write_onnx(arguments.out, predictions_of(model, arguments.program), model.name, value, arguments.onnx);
+  std::map<std::string, HostTensor> weights;
+  for (const StateTensor& weight : model.weights) weights[weight.name] = value(weight.name);
+  update_onnx_weights(arguments.like, arguments.out, weights);
+}
+
+/// A model file, with the numbers that it holds.
+int export_model_as_onnx(const SubjectArguments& arguments, bool json) {
+  if (std::filesystem::path(arguments.out).extension() != ".onnx" || arguments.sparse || !arguments.like.empty())
+    throw Error({.what = "a model file is written as an ONNX file alone",
+                 .where = "--out",
+                 .found = arguments.out,
+                 .expected = "FILE.onnx"});
+  const Model model = open_model(arguments.subject).first;
+  write_onnx(arguments.out, predictions_of(model, arguments.program), model.name, first_values(model), arguments.onnx);
+  if (json)
+    JsonLine().set("event", "end").set("out", arguments.out).print();
+  else
+    std::printf("%s from %s\n", arguments.out.c_str(), arguments.subject.c_str());
+  return 0;
 }
 
 int tell_exported(const SubjectArguments& arguments, const Subject& subject, bool json) {
@@ -145,6 +157,7 @@ int tell_exported(const SubjectArguments& arguments, const Subject& subject, boo
 }
 
 int export_model(const SubjectArguments& arguments, bool json) {
+  if (is_model_file_name(arguments.subject)) return export_model_as_onnx(arguments, json);
   const Subject subject = find_subject(arguments.subject, arguments);
   if (!subject.checkpoint) throw Error({.what = "has no checkpoint to export", .where = arguments.subject});
   if (arguments.sparse && !is_file_name(arguments.out))
@@ -218,8 +231,11 @@ void add_export(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<SubjectArguments>();
   CLI::App* command =
       app.add_subcommand("export", "Write a run's model as Hugging Face's libraries read it, or as a model file");
-  command->add_option("subject", arguments->subject, "a run (its newest checkpoint) or a checkpoint of a run")
-      ->type_name("RUN")
+  command
+      ->add_option("subject", arguments->subject,
+                   "a run (its newest checkpoint), a checkpoint of a run, or a model file (FILE.ramet, FILE.onnx, "
+                   "FILE.pt2), which becomes FILE.onnx")
+      ->type_name("RUN|FILE")
       ->required();
   command
       ->add_option("--out", arguments->out,
@@ -236,6 +252,17 @@ void add_export(CLI::App& app, Session& session) {
                    "FILE.onnx is a copy of this ONNX file, of which the model was made, with the new weights in place "
                    "of the old")
       ->type_name("FILE");
+  command
+      ->add_option(
+          "--program", arguments->program,
+          "ONNX: what the file computes: \"evaluate\" or a program of the model (default: \"predict\", else the "
+          "logits of the evaluation's losses, else the evaluation)")
+      ->type_name("NAME");
+  command->add_option("--opset", arguments->onnx.opset, "ONNX: version of the operator set")
+      ->check(CLI::Range(kLeastWrittenOpset, kMostWrittenOpset))
+      ->capture_default_str();
+  command->add_flag("--external-data", arguments->onnx.external,
+                    "ONNX: numbers stand in FILE.onnx.data (weights over 2 GB always do)");
   add_runs_option(*command, arguments->runs);
   add_json_option(*command, session);
   command->callback([arguments, &session] {

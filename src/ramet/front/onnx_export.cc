@@ -2,452 +2,356 @@
 #include "ramet/front/onnx_export.h"
 
 #include <algorithm>
-#include <cmath>
-#include <set>
+#include <optional>
 
 #include "ramet/base/error_types.h"
+#include "ramet/base/file.h"
 #include "ramet/front/onnx_tensor.h"
 #include "ramet/front/onnx_write.h"
-#include "ramet/ops/attention.h"
-#include "ramet/ops/convolution.h"
-#include "ramet/ops/index_space.h"
-#include "ramet/ops/matmul.h"
+#include "ramet/front/onnx_writer.h"
+#include "ramet/ir/part_of.h"
+#include "ramet/transform/filled_state.h"
 
 namespace ramet::front {
 namespace {
 
-constexpr int64_t kOpset = 20, kIrVersion = 10;
+namespace fs = std::filesystem;
 
-/// An attribute of a node of ONNX.
-ProtoMessage number(const std::string& name, double value) {
-  return ProtoMessage().bytes(1, name).single(2, static_cast<float>(value)).number(20, 1);
-}
-ProtoMessage integer(const std::string& name, int64_t value) {
-  return ProtoMessage().bytes(1, name).number(3, static_cast<uint64_t>(value)).number(20, 2);
-}
-ProtoMessage text(const std::string& name, const std::string& value) {
-  return ProtoMessage().bytes(1, name).bytes(4, value).number(20, 3);
-}
-ProtoMessage integers(const std::string& name, const std::vector<int64_t>& values) {
-  ProtoMessage made;
-  made.bytes(1, name);
-  for (const int64_t value : values) made.number(8, static_cast<uint64_t>(value));
-  return made.number(20, 7);
+/// Versions of the file format, by the operator sets that came with them.
+int64_t ir_version_of(int64_t opset) {
+  if (opset >= 28) return 14;
+  if (opset >= 25) return 13;
+  if (opset == 24) return 12;
+  return opset == 23 ? 11 : 10;
 }
 
-/// Ops that are one node of ONNX with the same operands.
-const std::map<std::string, std::string, std::less<>>& plain_ops() {
-  static const std::map<std::string, std::string, std::less<>> table = {{"abs", "Abs"},
-                                                                        {"acos", "Acos"},
-                                                                        {"acosh", "Acosh"},
-                                                                        {"add", "Add"},
-                                                                        {"asin", "Asin"},
-                                                                        {"asinh", "Asinh"},
-                                                                        {"atan", "Atan"},
-                                                                        {"atanh", "Atanh"},
-                                                                        {"bitwise_and", "BitwiseAnd"},
-                                                                        {"bitwise_not", "BitwiseNot"},
-                                                                        {"bitwise_or", "BitwiseOr"},
-                                                                        {"bitwise_xor", "BitwiseXor"},
-                                                                        {"ceil", "Ceil"},
-                                                                        {"cos", "Cos"},
-                                                                        {"cosh", "Cosh"},
-                                                                        {"divide", "Div"},
-                                                                        {"equal", "Equal"},
-                                                                        {"erf", "Erf"},
-                                                                        {"exp", "Exp"},
-                                                                        {"floor", "Floor"},
-                                                                        {"gelu", "Gelu"},
-                                                                        {"greater", "Greater"},
-                                                                        {"greater_equal", "GreaterOrEqual"},
-                                                                        {"is_inf", "IsInf"},
-                                                                        {"is_nan", "IsNaN"},
-                                                                        {"less", "Less"},
-                                                                        {"less_equal", "LessOrEqual"},
-                                                                        {"log", "Log"},
-                                                                        {"logical_and", "And"},
-                                                                        {"logical_not", "Not"},
-                                                                        {"logical_or", "Or"},
-                                                                        {"maximum", "Max"},
-                                                                        {"minimum", "Min"},
-                                                                        {"multiply", "Mul"},
-                                                                        {"negate", "Neg"},
-                                                                        {"power", "Pow"},
-                                                                        {"reciprocal", "Reciprocal"},
-                                                                        {"relu", "Relu"},
-                                                                        {"round", "Round"},
-                                                                        {"select", "Where"},
-                                                                        {"sigmoid", "Sigmoid"},
-                                                                        {"sign", "Sign"},
-                                                                        {"sin", "Sin"},
-                                                                        {"sinh", "Sinh"},
-                                                                        {"softplus", "Softplus"},
-                                                                        {"sqrt", "Sqrt"},
-                                                                        {"stop_gradient", "Identity"},
-                                                                        {"subtract", "Sub"},
-                                                                        {"tan", "Tan"},
-                                                                        {"tanh", "Tanh"}};
-  return table;
+constexpr int64_t kMostInlineBytes = int64_t{2'000'000'000};  ///< messages of protobuf end at 2 GiB
+constexpr int64_t kLeastExternalBytes = 1024, kAlignment = 4096;
+
+ProtoMessage value_info(const std::string& name, const TensorType& type) {
+  ProtoMessage shape;
+  for (const int64_t extent : type.shape.dims())
+    shape.message(1, ProtoMessage().number(1, static_cast<uint64_t>(extent)));
+  const ProtoMessage tensor =
+      ProtoMessage().number(1, static_cast<uint64_t>(onnx_type_of(type.dtype))).message(2, shape);
+  return ProtoMessage().bytes(1, name).message(2, ProtoMessage().message(1, tensor));
 }
+
+std::string text_of(const Node& node) {
+  std::string made = node.op->name + " {";
+  for (const auto& [name, attribute] : node.attributes) {
+    if (made.back() != '{') made += ", ";
+    made += name + "=" + ir::text_of(attribute);
+  }
+  return made + "}";
+}
+
+/// The body of a function that stands for a node, and those like it.
+struct Function {
+  std::string name;
+  size_t inputs = 0;
+  OnnxWriter body{true};
+  std::vector<std::string> outputs{};
+
+  ProtoMessage message(int64_t opset) const {
+    ProtoMessage made;
+    made.bytes(1, name);
+    for (size_t i = 0; i < inputs; ++i) made.bytes(4, "x" + std::to_string(i));
+    for (const std::string& output : outputs) made.bytes(5, output);
+    made.bytes(6, kOnnxOpAttribute);
+    for (const OnnxWritten& node : body.written()) made.message(7, node.message());
+    made.message(9, ProtoMessage().bytes(1, "").number(2, static_cast<uint64_t>(opset)));
+    return made.bytes(10, kOnnxOpDomain);
+  }
+};
 
 class Exporter {
  public:
-  Exporter(const Graph& graph, const std::string& name, const StateValue& value)
-      : graph_(graph), name_(name), value_(value) {}
+  Exporter(const Graph& graph, const std::string& name, const OnnxWriteOptions& options)
+      : graph_(graph), name_(name), options_(options) {}
 
-  std::string run() {
+  void translate() {
     for (const GraphInput& input : graph_.inputs()) {
       const Value& value = graph_.value(input.value);
-      names_[input.value] = value.name, used_.insert(value.name);
-      if (input.role == InputRole::kState)
-        initializers_.push_back(onnx_tensor_message(value_(value.name), value.name));
-      else
-        inputs_.push_back(value_info(value.name, value.type));
+      names_[input.value] = value.name, writer_.reserve(value.name);
     }
-    for (const GraphOutput& output : graph_.outputs()) used_.insert(output.name);
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) write(id);
-    refuse_missing();
     for (const GraphOutput& output : graph_.outputs()) {
-      emit("Identity", {names_.at(output.value)}, {}, output.name);
-      outputs_.push_back(value_info(output.name, graph_.type(output.value)));
+      if (output.role != OutputRole::kResult)
+        refused_["(states)"] = "the graph changes the state '" + output.name + "'";
+      writer_.reserve(output.name);
     }
-    return model();
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) write(id);
+    refuse();
+    writer_.set_place("results", "");
+    std::vector<std::string> results;
+    for (const GraphOutput& output : graph_.outputs()) {
+      const auto found = names_.find(output.value);
+      if (found == names_.end()) throw unwritten(output.name);
+      results.push_back(writer_.node("Identity", {found->second}, {}, output.name));
+    }
+    read_ = writer_.drop_unused(results);
   }
 
- private:
-  using Fields = std::vector<ProtoMessage>;
-
-  static ProtoMessage value_info(const std::string& name, const TensorType& type) {
-    ProtoMessage shape;
-    for (const int64_t extent : type.shape.dims())
-      shape.message(1, ProtoMessage().number(1, static_cast<uint64_t>(extent)));
-    const ProtoMessage tensor =
-        ProtoMessage().number(1, static_cast<uint64_t>(onnx_type_of(type.dtype))).message(2, shape);
-    return ProtoMessage().bytes(1, name).message(2, ProtoMessage().message(1, tensor));
+  /// States that the file holds, and other constants.
+  std::vector<std::pair<std::string, TensorType>> initializers() const {
+    std::vector<std::pair<std::string, TensorType>> made;
+    for (const GraphInput& input : graph_.inputs()) {
+      const Value& value = graph_.value(input.value);
+      if (input.role == InputRole::kState && read_.count(value.name)) made.emplace_back(value.name, value.type);
+    }
+    for (const auto& [name, tensor] : writer_.constants())
+      if (read_.count(name)) made.emplace_back(name, tensor.type);
+    return made;
   }
-
-  std::string fresh(const std::string& wanted) {
-    std::string name = wanted;
-    for (int i = 1; !used_.insert(name).second; ++i) name = wanted + "." + std::to_string(i);
-    return name;
-  }
-
-  /// Adds a node with one output, whose name is returned.
-  std::string emit(const std::string& op, const std::vector<std::string>& inputs, const Fields& attributes = {},
-                   std::string output = "") {
-    if (output.empty()) output = fresh(op);
-    ProtoMessage node;
-    for (const std::string& input : inputs) node.bytes(1, input);
-    node.bytes(2, output).bytes(3, node_name_ + "/" + op + "_" + std::to_string(count_++)).bytes(4, op);
-    for (const ProtoMessage& attribute : attributes) node.message(5, attribute);
-    nodes_.push_back(std::move(node));
-    return output;
-  }
-  std::string initializer(const HostTensor& tensor) {
-    const std::string name = fresh("constant");
-    initializers_.push_back(onnx_tensor_message(tensor, name));
-    return name;
-  }
-  std::string ints(const std::vector<int64_t>& values) {
-    HostTensor made({DType::kI64, {std::ssize(values)}});
-    for (size_t i = 0; i < values.size(); ++i)
-      store_integer(made.data.data(), DType::kI64, static_cast<int64_t>(i), values[i]);
-    return initializer(made);
-  }
-  std::string scalar(DType dtype, double value) { return initializer(HostTensor::of(dtype, {}, {value})); }
-  std::string swapped(const std::string& a, int rank) {
-    std::vector<int64_t> order;
-    for (int i = 0; i < rank; ++i) order.push_back(i);
-    std::swap(order[order.size() - 1], order[order.size() - 2]);
-    return emit("Transpose", {a}, {integers("perm", order)});
+  const HostTensor* constant(const std::string& name) const {
+    for (const auto& [known, tensor] : writer_.constants())
+      if (known == name) return &tensor;
+    return nullptr;
   }
 
-  void write(NodeId id) {
-    const Node& node = graph_.node(id);
-    node_name_ = node.name.empty() ? node.op->name : node.name;
-    std::vector<std::string> in;
-    for (const ValueId input : node.inputs) {
-      const auto found = names_.find(input);
-      if (found == names_.end()) return;  // behind an op that is refused
-      in.push_back(found->second);
-    }
-    const NodeSignature signature = graph_.signature(id);
-    std::vector<std::string> made = write_shapes(node, signature, in);
-    if (made.empty()) made = write_elementwise(node, signature, in);
-    if (made.empty()) made = write_network(node, signature, in);
-    if (made.empty()) {
-      missing_.insert(node.op->name);
-      return;
-    }
-    for (size_t i = 0; i < made.size() && i < node.outputs.size(); ++i)
-      if (!made[i].empty()) names_[node.outputs[i]] = made[i];
-  }
-
-  std::vector<std::string> write_elementwise(const Node& node, const NodeSignature& signature,
-                                             const std::vector<std::string>& in) {
-    const std::string& op = node.op->name;
-    const DType dtype = signature.inputs.empty() ? DType::kF32 : signature.inputs[0].dtype;
-    if (const auto plain = plain_ops().find(op); plain != plain_ops().end()) return {emit(plain->second, in)};
-    if (op == "cast") return {emit("Cast", in, {integer("to", onnx_type_of(signature.outputs[0].dtype))})};
-    if (op == "gelu_tanh") return {emit("Gelu", in, {text("approximate", "tanh")})};
-    if (op == "silu") return {emit("Mul", {in[0], emit("Sigmoid", in)})};
-    if (op == "square") return {emit("Mul", {in[0], in[0]})};
-    if (op == "rsqrt") return {emit("Reciprocal", {emit("Sqrt", in)})};
-    if (op == "not_equal") return {emit("Not", {emit("Equal", in)})};
-    if (op == "remainder") {
-      if (!is_floating(dtype)) return {emit("Mod", in)};
-      return {emit("Sub", {in[0], emit("Mul", {in[1], emit("Floor", {emit("Div", in)})})})};
-    }
-    if (op == "fmod") return {emit("Mod", in, {integer("fmod", 1)})};
-    if (op == "leaky_relu" || op == "elu")
-      return {emit(op == "elu" ? "Elu" : "LeakyRelu", in, {number("alpha", node.attributes.get_float("parameter"))})};
-    if (op == "scale" || op == "add_scalar")
-      return {emit(op == "scale" ? "Mul" : "Add", {in[0], scalar(dtype, node.attributes.get_float("parameter"))})};
-    if (op == "clamp")
-      return {emit("Clip", {in[0], scalar(dtype, node.attributes.get_float("parameter")),
-                            scalar(dtype, node.attributes.get_float("second"))})};
-    if (op == "normalize_channels" && !node.attributes.get_bool_or("channels_last", false))
-      return {emit("Add", {emit("Mul", {emit("Sub", {in[0], in[1]}), in[2]}), in[3]})};
-    return {};
-  }
-
-  std::vector<std::string> write_shapes(const Node& node, const NodeSignature& signature,
-                                        const std::vector<std::string>& in) {
-    const std::string& op = node.op->name;
-    const ir::Attributes& attributes = node.attributes;
-    const auto list = [&](const char* name) { return attributes.get_ints(name); };
-    if (op == "constant") return {initializer(attributes.get_tensor("data").tensor())};
-    if (op == "full") {
-      HostTensor value({signature.outputs[0].dtype, {}});
-      value.set(0, attributes.get_float("value"));
-      return {emit("Expand", {initializer(value), ints(signature.outputs[0].shape.dims())})};
-    }
-    if (op == "iota") {
-      const Shape& shape = signature.outputs[0].shape;
-      const int axis = normalize_axis(attributes.get_int("axis"), shape.rank(), "iota");
-      HostTensor line({signature.outputs[0].dtype, {shape.dim(axis)}});
-      for (int64_t i = 0; i < shape.dim(axis); ++i) line.set(i, static_cast<double>(i));
-      std::vector<int64_t> dims(static_cast<size_t>(shape.rank()), 1);
-      dims[static_cast<size_t>(axis)] = shape.dim(axis);
-      line.type.shape = Shape(dims);
-      return {emit("Expand", {initializer(line), ints(shape.dims())})};
-    }
-    if (op == "reshape") return {emit("Reshape", {in[0], ints(list("shape"))}, {integer("allowzero", 1)})};
-    if (op == "transpose") return {emit("Transpose", in, {integers("perm", list("permutation"))})};
-    if (op == "broadcast_to") return {emit("Expand", {in[0], ints(list("shape"))})};
-    if (op == "concat") return {emit("Concat", in, {integer("axis", attributes.get_int("axis"))})};
-    if (op == "slice") {
-      std::vector<int64_t> axes, strides(list("start").size(), 1);
-      for (size_t i = 0; i < strides.size(); ++i) axes.push_back(static_cast<int64_t>(i));
-      if (attributes.has("stride")) strides = list("stride");
-      return {emit("Slice", {in[0], ints(list("start")), ints(list("stop")), ints(axes), ints(strides)})};
-    }
-    if (op == "split") return write_split(node, in);
-    if (op == "pad") {
-      const std::vector<int64_t> inside = attributes.has("interior") ? list("interior") : std::vector<int64_t>{};
-      if (std::any_of(inside.begin(), inside.end(), [](int64_t each) { return each != 0; })) return {};
-      std::vector<int64_t> pads = list("low");
-      for (const int64_t each : list("high")) pads.push_back(each);
-      return {emit("Pad", {in[0], ints(pads), scalar(signature.inputs[0].dtype, attributes.get_float_or("value", 0))})};
-    }
-    for (const auto& [name, reduction] : {std::pair{"reduce_sum", "ReduceSum"}, std::pair{"reduce_max", "ReduceMax"},
-                                          std::pair{"reduce_min", "ReduceMin"}, std::pair{"reduce_prod", "ReduceProd"},
-                                          std::pair{"reduce_mean", "ReduceMean"}})
-      if (op == name) {
-        std::vector<std::string> operands = {in[0]};
-        if (attributes.has("axes") && !list("axes").empty()) operands.push_back(ints(list("axes")));
-        const std::string made =
-            emit(reduction, operands, {integer("keepdims", attributes.get_bool_or("keep_dims", false) ? 1 : 0)});
-        if (signature.outputs[0].dtype == signature.inputs[0].dtype) return {made};
-        return {emit("Cast", {made}, {integer("to", onnx_type_of(signature.outputs[0].dtype))})};
-      }
-    if (op == "argmax" || op == "argmin")
-      return {emit("Cast",
-                   {emit(op == "argmax" ? "ArgMax" : "ArgMin", in,
-                         {integer("axis", attributes.get_int("axis")), integer("keepdims", 0)})},
-                   {integer("to", onnx_type_of(DType::kI32))})};
-    if (op == "take") return write_take(signature, in);
-    if (op == "gather") return {emit("Gather", in, {integer("axis", 0)})};
-    return {};
-  }
-
-  /// Elements by index: along one axis, of lines along one axis, or by tuples of coordinates on the first axes.
-  std::vector<std::string> write_take(const NodeSignature& signature, const std::vector<std::string>& in) {
-    const IndexSpace space(signature, 1);
-    const bool free = std::all_of(space.along.begin(), space.along.end(), [](int axis) { return axis < 0; });
-    if (free && space.axes.size() == 1 && space.before == space.axes[0])
-      return {emit("Gather", in, {integer("axis", space.axes[0])})};
-    const int rank = space.whole.rank();
-    bool lines = space.axes.size() == 1 && std::ssize(space.along) == rank && space.space == space.index_shapes[0];
-    for (int i = 0; lines && i < rank; ++i)
-      lines = space.along[static_cast<size_t>(i)] == (i == space.axes[0] ? -1 : i);
-    if (lines) return {emit("GatherElements", in, {integer("axis", space.axes[0])})};
-    if (!free || space.before != 0) return {};
-    std::vector<std::string> coordinates;
-    for (size_t i = 0; i < space.axes.size(); ++i) {
-      if (space.axes[i] != static_cast<int>(i)) return {};
-      const std::string wide = emit("Cast", {in[i + 1]}, {integer("to", onnx_type_of(DType::kI64))});
-      const std::string whole = emit("Expand", {wide, ints(space.space.dims())});
-      coordinates.push_back(emit("Unsqueeze", {whole, ints({space.space.rank()})}));
-    }
-    return {emit("GatherND", {in[0], emit("Concat", coordinates, {integer("axis", space.space.rank())})})};
-  }
-
-  std::vector<std::string> write_split(const Node& node, const std::vector<std::string>& in) {
-    ProtoMessage made;
-    std::vector<std::string> outputs;
-    made.bytes(1, in[0]).bytes(1, ints(node.attributes.get_ints("sizes")));
-    for (size_t i = 0; i < node.outputs.size(); ++i) made.bytes(2, outputs.emplace_back(fresh("Split")));
-    made.bytes(3, node_name_ + "/Split_" + std::to_string(count_++)).bytes(4, "Split");
-    made.message(5, integer("axis", node.attributes.get_int("axis")));
-    nodes_.push_back(std::move(made));
-    return outputs;
-  }
-
-  std::vector<std::string> write_network(const Node& node, const NodeSignature& signature,
-                                         const std::vector<std::string>& in) {
-    const std::string& op = node.op->name;
-    const ir::Attributes& attributes = node.attributes;
-    if (op == "softmax" || op == "log_softmax") {
-      const int64_t axis = attributes.get_int_or("axis", -1);
-      return {emit(op == "softmax" ? "Softmax" : "LogSoftmax", in, {integer("axis", axis)})};
-    }
-    if (op == "layer_norm")
-      return {
-          emit("LayerNormalization", in, {number("epsilon", attributes.get_float("epsilon")), integer("axis", -1)})};
-    if (op == "rms_norm") {
-      const std::string mean = emit("ReduceMean", {emit("Mul", {in[0], in[0]}), ints({-1})});
-      const std::string root =
-          emit("Sqrt", {emit("Add", {mean, scalar(DType::kF32, attributes.get_float("epsilon"))})});
-      return {emit("Mul", {emit("Div", {in[0], root}), in[1]})};
-    }
-    if (op == "matmul" || op == "linear") {
-      const MatmulForm form = matmul_form(signature);
-      if (form.accumulate || form.blocked || form.chunks > 1) return {};
-      const std::string a = form.transpose_a ? swapped(in[0], signature.inputs[0].shape.rank()) : in[0];
-      const std::string b = form.transpose_b ? swapped(in[1], signature.inputs[1].shape.rank()) : in[1];
-      const std::string made = emit("MatMul", {a, b});
-      return {op == "linear" ? emit("Add", {made, in[2]}) : made};
-    }
-    if (op == "attention") return write_attention(signature, in);
-    if (op == "convolution") return write_convolution(signature, in);
-    if (op == "max_pool" || op == "average_pool") return write_pool(node, signature, in);
-    return {};
-  }
-
-  /// [B, S, heads, D] operands; attention as products and a softmax.
-  std::vector<std::string> write_attention(const NodeSignature& signature, const std::vector<std::string>& in) {
-    const AttentionForm form = attention_form(signature);
-    if (form.segments || form.slopes >= 0 || form.dropout > 0 || form.left >= 0 || form.right >= 0 || form.joint)
-      return {};
-    const auto by_heads = [&](int input) {
-      std::string a = in[static_cast<size_t>(input)];
-      a = emit("Transpose", {a}, {integers("perm", {0, 2, 1, 3})});
-      if (input == form.query || form.group() == 1) return a;
-      // Each head of keys for the heads of queries that share it.
-      const int64_t size = input == form.key ? form.head_size : form.value_size;
-      a = emit("Reshape", {a, ints({form.batch, form.key_heads, 1, form.keys, size})});
-      a = emit("Expand", {a, ints({form.batch, form.key_heads, form.group(), form.keys, size})});
-      return emit("Reshape", {a, ints({form.batch, form.heads, form.keys, size})});
-    };
-    const std::string query = by_heads(form.query), key = by_heads(form.key), value = by_heads(form.value);
-    std::string scores = emit("MatMul", {query, swapped(key, 4)});
-    scores = emit("Mul", {scores, scalar(DType::kF32, form.scale)});
-    if (form.soft_cap > 0) {
-      const std::string cap = scalar(DType::kF32, form.soft_cap);
-      scores = emit("Mul", {emit("Tanh", {emit("Div", {scores, cap})}), cap});
-    }
-    if (form.bias >= 0) scores = emit("Add", {scores, in[static_cast<size_t>(form.bias)]});
-    const std::string hidden = scalar(DType::kF32, -INFINITY);
-    if (form.mask >= 0) {
-      std::string mask =
-          emit("Cast", {in[static_cast<size_t>(form.mask)]}, {integer("to", onnx_type_of(DType::kBool))});
-      if (form.key_mask) mask = emit("Reshape", {mask, ints({form.batch, 1, 1, form.keys})});
-      scores = emit("Where", {mask, scores, hidden});
-    }
-    if (form.causal) {
-      HostTensor seen({DType::kBool, {form.sequence, form.keys}});
-      for (int64_t q = 0; q < form.sequence; ++q)
-        for (int64_t k = 0; k < form.keys; ++k) seen.set(q * form.keys + k, k <= q + form.ahead ? 1 : 0);
-      scores = emit("Where", {initializer(seen), scores, hidden});
-    }
-    std::string share = emit("Softmax", {scores}, {integer("axis", -1)});
-    // A query that sees no key gives zeros.
-    if (form.mask >= 0 || form.bias >= 0)
-      share = emit("Where", {emit("IsNaN", {share}), scalar(DType::kF32, 0), share});
-    return {emit("Transpose", {emit("MatMul", {share, value})}, {integers("perm", {0, 2, 1, 3})})};
-  }
-
-  std::vector<std::string> write_convolution(const NodeSignature& signature, const std::vector<std::string>& in) {
-    const ConvolutionForm form = convolution_form(signature);
-    if (form.channels_last || form.accumulate || form.chunks > 1) return {};
-    std::vector<int64_t> strides, dilations, pads, high, taps;
-    for (int i = 3 - form.rank; i < 3; ++i) {
-      const ConvolutionSpace& space = form.space[static_cast<size_t>(i)];
-      strides.push_back(space.stride), dilations.push_back(space.dilation), taps.push_back(space.taps);
-      pads.push_back(space.low), high.push_back(space.high);
-    }
-    pads.insert(pads.end(), high.begin(), high.end());
-    return {emit("Conv", in,
-                 {integers("strides", strides), integers("dilations", dilations), integers("pads", pads),
-                  integers("kernel_shape", taps), integer("group", form.groups)})};
-  }
-
-  std::vector<std::string> write_pool(const Node& node, const NodeSignature& signature,
-                                      const std::vector<std::string>& in) {
-    const ir::Attributes& attributes = node.attributes;
-    if (attributes.get_bool_or("channels_last", false) || !attributes.has("taps") ||
-        attributes.get_int_or("divisor", 0) != 0)
-      return {};
-    const auto space = static_cast<size_t>(signature.inputs[0].shape.rank() - 2);
-    const auto list = [&](const char* name, const std::vector<int64_t>& absent) {
-      return attributes.has(name) ? attributes.get_ints(name) : absent;
-    };
-    const std::vector<int64_t> taps = attributes.get_ints("taps"), ones(space, 1), zeros(space, 0);
-    std::vector<int64_t> pads = list("low", zeros);
-    for (const int64_t each : list("high", zeros)) pads.push_back(each);
-    Fields made = {integers("kernel_shape", taps), integers("strides", list("strides", taps)),
-                   integers("dilations", list("dilations", ones)), integers("pads", pads),
-                   integer("ceil_mode", attributes.get_bool_or("ceil_mode", false) ? 1 : 0)};
-    if (node.op->name == "average_pool")
-      made.push_back(integer("count_include_pad", attributes.get_bool_or("count_padding", true) ? 1 : 0));
-    return {emit(node.op->name == "max_pool" ? "MaxPool" : "AveragePool", in, made)};
-  }
-
-  void refuse_missing() const {
-    if (missing_.empty()) return;
-    std::string all;
-    for (const std::string& op : missing_) all += (all.empty() ? "" : ", ") + op;
-    throw UnsupportedOp(
-        {.what = "the model has ops that are not written as ONNX", .where = "model '" + name_ + "'", .found = all});
-  }
-
-  std::string model() const {
+  /// The whole file, with these messages of tensors.
+  std::string model(const std::vector<ProtoMessage>& tensors) const {
     ProtoMessage graph;
-    for (const ProtoMessage& node : nodes_) graph.message(1, node);
+    for (const OnnxWritten& node : writer_.written()) graph.message(1, node.message());
     graph.bytes(2, name_);
-    for (const ProtoMessage& each : initializers_) graph.message(5, each);
-    for (const ProtoMessage& each : inputs_) graph.message(11, each);
-    for (const ProtoMessage& each : outputs_) graph.message(12, each);
+    for (const ProtoMessage& tensor : tensors) graph.message(5, tensor);
+    for (const GraphInput& input : graph_.inputs()) {
+      const Value& value = graph_.value(input.value);
+      if (input.role != InputRole::kState && read_.count(value.name))
+        graph.message(11, value_info(value.name, value.type));
+    }
+    for (const GraphOutput& output : graph_.outputs())
+      graph.message(12, value_info(output.name, graph_.type(output.value)));
     ProtoMessage made;
-    made.number(1, kIrVersion).bytes(2, "ramet").message(7, graph);
-    made.message(8, ProtoMessage().bytes(1, "").number(2, kOpset));
+    made.number(1, static_cast<uint64_t>(ir_version_of(options_.opset))).bytes(2, "ramet").message(7, graph);
+    made.message(8, ProtoMessage().bytes(1, "").number(2, static_cast<uint64_t>(options_.opset)));
+    if (!functions_.empty()) made.message(8, ProtoMessage().bytes(1, kOnnxOpDomain).number(2, 1));
+    for (const auto& [key, function] : functions_) made.message(25, function.message(options_.opset));
     return made.data();
   }
 
+ private:
+  using Names = OnnxWriter::Names;
+
+  void write(NodeId id) {
+    const Node& node = graph_.node(id);
+    const NodeSignature signature = graph_.signature(id);
+    OnnxOp op{graph_, node, signature, {}};
+    for (const ValueId input : node.inputs) {
+      const auto found = names_.find(input);
+      if (found == names_.end()) {
+        const NodeId producer = graph_.value(input).producer;
+        if (producer != kNoNode && refused_.count(graph_.node(producer).op->name) == 0 && !behind_.count(producer))
+          refused_[node.op->name] = "it reads a result of " + graph_.node(producer).op->name + " that has no form";
+        behind_.insert(id);
+        return;
+      }
+      op.in.push_back(found->second);
+    }
+    writer_.set_place(node.name.empty() ? node.op->name : node.name, ir::text_of(node.part));
+    const OnnxFormEntry* form = find_onnx_form(node.op->name);
+    if (!form) {
+      refused_[node.op->name] = "";
+      return;
+    }
+    try {
+      Names made = batch_norm(node);
+      if (made.empty()) made = is_wrapped(*form, node) ? call(*form, op) : form->write(writer_, op);
+      for (size_t i = 0; i < made.size() && i < node.outputs.size(); ++i) names_[node.outputs[i]] = made[i];
+    } catch (const UnsupportedOp& error) {
+      refused_[node.op->name] = error.parts().what;
+    }
+  }
+
+  /// Attributes that a node of ONNX could not give back.
+  static bool is_wrapped(const OnnxFormEntry& form, const Node& node) {
+    const ir::Attributes& attributes = node.attributes;
+    return form.wrapped || attributes.get_bool_or("channels_last", false) ||
+           attributes.get_bool_or("in_order", false) || attributes.get_int_or("chunks", 1) > 1 ||
+           ((node.op->name == "matmul" || node.op->name == "linear") && attributes.has("dtype"));
+  }
+
+  /// A call of the function that stands for the op with these attributes and operands.
+  Names call(const OnnxFormEntry& form, const OnnxOp& op) {
+    const std::string text = text_of(op.node);
+    std::string key = text;
+    for (const TensorType& type : op.signature.inputs) key += "," + type.text();
+    auto found = functions_.find(key);
+    if (found == functions_.end()) {
+      Function made{.name = op.node.op->name + "_" + std::to_string(functions_.size()), .inputs = op.in.size()};
+      OnnxOp inner{op.graph, op.node, op.signature, {}};
+      for (size_t i = 0; i < op.in.size(); ++i) {
+        inner.in.push_back("x" + std::to_string(i));
+        made.body.reserve(inner.in.back());
+      }
+      for (const std::string& result : form.write(made.body, inner))
+        made.outputs.push_back(made.body.node("Identity", {result}, {}, made.body.fresh("y")));
+      made.body.drop_unused(made.outputs);
+      found = functions_.emplace(key, std::move(made)).first;
+    }
+    const Function& function = found->second;
+    return writer_.nodes(function.name, op.in, function.outputs.size(), {onnx_text(kOnnxOpAttribute, text)},
+                         kOnnxOpDomain);
+  }
+
+  // --- batch norm, of which the graph has the parts ---
+
+  const Node* maker(ValueId value, std::string_view op) const {
+    const NodeId id = graph_.value(value).producer;
+    return id != kNoNode && graph_.node(id).op->name == op ? &graph_.node(id) : nullptr;
+  }
+  /// The vector [C] of which a value is another shape.
+  std::optional<ValueId> vector_of(ValueId value) const {
+    const Node* node = maker(value, "reshape");
+    if (!node || graph_.type(node->inputs[0]).shape.rank() != 1) return std::nullopt;
+    return names_.count(node->inputs[0]) ? std::optional(node->inputs[0]) : std::nullopt;
+  }
+  /// (a - mean) (rsqrt(variance + epsilon) gain) + bias, with vectors of channels.
+  Names batch_norm(const Node& node) {
+    if (node.op->name != "normalize_channels" || node.attributes.get_bool_or("channels_last", false) ||
+        graph_.type(node.inputs[0]).dtype != DType::kF32)
+      return {};
+    const auto mean = vector_of(node.inputs[1]), bias = vector_of(node.inputs[3]);
+    const Node* factor = maker(node.inputs[2], "multiply");
+    if (!mean || !bias || !factor) return {};
+    for (const size_t side : {size_t{0}, size_t{1}}) {
+      const Node* root = maker(factor->inputs[side], "rsqrt");
+      const Node* sum = root ? maker(root->inputs[0], "add_scalar") : nullptr;
+      const auto variance = sum ? vector_of(sum->inputs[0]) : std::nullopt;
+      const auto gain = vector_of(factor->inputs[1 - side]);
+      if (!variance || !gain) continue;
+      const double epsilon = sum->attributes.get_float("parameter");
+      return {writer_.node(
+          "BatchNormalization",
+          {names_.at(node.inputs[0]), names_.at(*gain), names_.at(*bias), names_.at(*mean), names_.at(*variance)},
+          {onnx_number("epsilon", epsilon)})};
+    }
+    return {};
+  }
+
+  Error unwritten(const std::string& found) const {
+    return UnsupportedOp(
+        {.what = "the model has ops that are not written as ONNX", .where = "model '" + name_ + "'", .found = found});
+  }
+  void refuse() const {
+    if (refused_.empty()) return;
+    std::string all;
+    for (const auto& [op, why] : refused_) all += (all.empty() ? "" : ", ") + op + (why.empty() ? "" : ": " + why);
+    throw unwritten(all);
+  }
+
   const Graph& graph_;
-  std::string name_, node_name_{};
-  const StateValue& value_;
+  std::string name_;
+  OnnxWriteOptions options_;
+  OnnxWriter writer_{false};
   std::map<ValueId, std::string> names_{};
-  std::set<std::string> used_{}, missing_{};
-  std::vector<ProtoMessage> nodes_{}, initializers_{}, inputs_{}, outputs_{};
-  int64_t count_ = 0;
+  std::map<std::string, Function> functions_{};
+  std::map<std::string, std::string> refused_{};  ///< ops, and why
+  std::set<NodeId> behind_{};                     ///< nodes that read what is refused
+  std::set<std::string> read_{};
+};
+
+/// Writes the bytes of tensors one behind another into a file that takes its name when it is whole.
+class DataFile {
+ public:
+  explicit DataFile(const fs::path& path) : path_(path), partial_(path.string() + ".partial"), writer_(partial_) {}
+
+  /// The message of a tensor whose bytes are in the file.
+  ProtoMessage add(const HostTensor& tensor, const std::string& name) {
+    static const std::string zeros(kAlignment, '\0');
+    if (const uint64_t rest = writer_.position() % kAlignment; rest != 0)
+      writer_.write(zeros.data(), kAlignment - rest);
+    const auto entry = [](const std::string& key, const std::string& value) {
+      return ProtoMessage().bytes(1, key).bytes(2, value);
+    };
+    ProtoMessage made;
+    for (const int64_t extent : tensor.type.shape.dims()) made.number(1, static_cast<uint64_t>(extent));
+    made.number(2, static_cast<uint64_t>(onnx_type_of(tensor.type.dtype))).bytes(8, name);
+    made.message(13, entry("location", path_.filename().string()));
+    made.message(13, entry("offset", std::to_string(writer_.position())));
+    made.message(13, entry("length", std::to_string(tensor.data.size())));
+    writer_.write(tensor.data.data(), tensor.data.size());
+    return made.number(14, 1);
+  }
+  void close() {
+    writer_.close();
+    fs::rename(partial_, path_);
+  }
+
+ private:
+  fs::path path_, partial_;
+  FileWriter writer_;
 };
 
 }  // namespace
 
-std::string export_onnx(const Graph& graph, const std::string& name, const StateValue& value) {
-  return Exporter(graph, name, value).run();
+Graph predictions_of(const model::Model& model, const std::string& program) {
+  if (program == "evaluate") return model.evaluate;
+  std::string names = "evaluate";
+  for (const NamedGraph& each : model.programs) {
+    if (each.name == (program.empty() ? "predict" : program)) return each.graph;
+    names += ", " + each.name;
+  }
+  if (!program.empty())
+    throw Error({.what = "the model has no such program",
+                 .where = "model '" + model.name + "'",
+                 .found = program,
+                 .expected = names});
+  std::vector<GraphOutput> logits;
+  for (const Node& node : model.evaluate.nodes())
+    if (node.op->name == "softmax_statistics")
+      logits.push_back({logits.empty() ? "logits" : "logits_" + std::to_string(logits.size() + 1), node.inputs[0],
+                        OutputRole::kResult});
+  return logits.empty() ? model.evaluate : ir::part_of(model.evaluate, "predict", logits);
+}
+
+void write_onnx(const fs::path& path, const Graph& graph, const std::string& name, const StateValue& value,
+                const OnnxWriteOptions& options) {
+  if (options.opset < kLeastWrittenOpset || options.opset > kMostWrittenOpset)
+    throw Error({.what = "ONNX files are not written with this operator set",
+                 .where = "--opset",
+                 .found = std::to_string(options.opset),
+                 .expected = std::to_string(kLeastWrittenOpset) + " to " + std::to_string(kMostWrittenOpset)});
+  Exporter exporter(graph, name, options);
+  exporter.translate();
+  int64_t bytes = 0;
+  for (const auto& [state, type] : exporter.initializers()) bytes += type.bytes();
+  std::optional<DataFile> data;
+  if (options.external || bytes > kMostInlineBytes) data.emplace(path.string() + ".data");
+  std::vector<ProtoMessage> tensors;
+  for (const auto& [state, type] : exporter.initializers()) {
+    const HostTensor* constant = exporter.constant(state);
+    const HostTensor tensor = constant ? *constant : value(state);
+    const bool outside = data && type.bytes() >= kLeastExternalBytes;
+    tensors.push_back(outside ? data->add(tensor, state) : onnx_tensor_message(tensor, state));
+  }
+  if (data) data->close();
+  write_file_atomic(path, exporter.model(tensors));
+}
+
+StateValue first_values(const model::Model& model) {
+  std::map<std::string, StateTensor> states;
+  for (const std::vector<StateTensor>* list : {&model.weights, &model.states})
+    for (const StateTensor& state : *list) states.emplace(state.name, state);
+  return [states = std::move(states)](const std::string& name) {
+    const StateTensor& state = states.at(name);
+    if (state.init.data) return state.init.data->tensor();
+    HostTensor made(state.type);
+    const FillFunction* fill = fill_of(state.init);
+    if (fill && state.type.dtype == DType::kF32) {
+      fill->fill(0, {reinterpret_cast<float*>(made.data.data()), static_cast<size_t>(made.elements())});
+      return made;
+    }
+    const StateInit& init = state.init;
+    if (init.kind == StateInit::Kind::kZeros) return made;
+    if (init.kind != StateInit::Kind::kConstant && init.kind != StateInit::Kind::kIota)
+      throw Error({.what = "a state of the model is drawn when a run begins",
+                   .where = "'" + name + "'",
+                   .remedy = "Train the model, and write its run: ramet export RUN --out FILE.onnx"});
+    for (int64_t i = 0; i < made.elements(); ++i)
+      made.set(i, init.kind == StateInit::Kind::kConstant ? init.a : init.a + init.b * static_cast<double>(i));
+    return made;
+  };
 }
 
 }  // namespace ramet::front

@@ -1,6 +1,7 @@
 #include "ramet/front/onnx_import.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "ramet/base/error_types.h"
@@ -8,6 +9,8 @@
 #include "ramet/front/onnx_support.h"
 #include "ramet/front/onnx_table.h"
 #include "ramet/front/onnx_tensor.h"
+#include "ramet/front/onnx_writer.h"
+#include "ramet/ir/text_reader.h"
 
 namespace ramet::front {
 namespace {
@@ -21,6 +24,18 @@ Tensor rounded_result(Tensor a) {
   if (producer == kNoNode || graph.node(producer).op->map_op.empty() || graph.node(producer).op->name == "cast")
     return a;
   return ops::cast(rounded_to(ops::cast(a, DType::kF32), a.dtype()), a.dtype());
+}
+
+/// "encoder 3"; none for other texts.
+Part parse_part(const std::string& text) {
+  const size_t blank = text.rfind(' ');
+  Part part;
+  if (blank == std::string::npos || blank == 0) return part;
+  int32_t index = 0;
+  const char *begin = text.data() + blank + 1, *end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, index);
+  if (error != std::errc() || stop != end || index < 0 || index >= Part::kMost) return part;
+  return {text.substr(0, blank), index};
 }
 
 constexpr int kMostDepth = 64;
@@ -141,7 +156,10 @@ std::vector<OnnxValue> OnnxImporter::translate(const OnnxNode& node, const OnnxS
       const size_t dot = path.rfind('.');
       path.erase(dot == std::string::npos ? 0 : dot);
     }
+  if (const auto part = node.metadata.find(kOnnxPartKey); part != node.metadata.end())
+    if (const Part named = parse_part(part->second); named.known()) info.part = named;
   const InfoScope named(build_, std::move(info));
+  if (node.domain == kOnnxOpDomain && node.find(kOnnxOpAttribute)) return restore(node, scope);
   if (const OnnxFunction* function = find_function(node)) return call(*function, node, scope);
   const std::string name = (node.domain.empty() ? "" : node.domain + ".") + node.op;
   const OnnxEntry* entry = find_onnx_operator(name);
@@ -157,6 +175,18 @@ std::vector<OnnxValue> OnnxImporter::translate(const OnnxNode& node, const OnnxS
                          .expected = std::to_string(kLeastVersion) + " to " + std::to_string(kMostVersion)});
   std::vector<OnnxValue> made = entry->translate(at);
   for (OnnxValue& value : made) value.tensor = rounded_result(value.tensor);
+  return made;
+}
+
+std::vector<OnnxValue> OnnxImporter::restore(const OnnxNode& node, const OnnxScope& scope) {
+  ir::TextReader in(node.find(kOnnxOpAttribute)->text, "attribute '" + std::string(kOnnxOpAttribute) + "'");
+  const std::string name = in.word();
+  if (!find_onnx_form(name))
+    throw UnsupportedOp({.what = "the op is not one that files have", .found = "'" + name + "'"});
+  const ir::Attributes attributes = in.attributes();
+  const OnnxCall at(*this, scope, node);
+  std::vector<OnnxValue> made;
+  for (const Tensor& tensor : build_.ops(name, at.all_inputs(), attributes)) made.emplace_back(tensor);
   return made;
 }
 

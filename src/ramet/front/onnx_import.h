@@ -76,6 +76,8 @@ class OnnxImporter {
  private:
   void run_nodes(const std::vector<OnnxNode>& nodes, OnnxScope& scope, bool collect);
   std::vector<OnnxValue> translate(const OnnxNode& node, const OnnxScope& scope);
+  /// An op of Ramet that a file of Ramet's own has as a function.
+  std::vector<OnnxValue> restore(const OnnxNode& node, const OnnxScope& scope);
   std::vector<OnnxValue> call(const OnnxFunction& function, const OnnxNode& node, const OnnxScope& scope);
   const OnnxFunction* find_function(const OnnxNode& node) const;
   void refuse(const OnnxNode& node, const Error& error);

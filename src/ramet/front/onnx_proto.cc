@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kMostDepth = 64;
 constexpr size_t kMostNodes = 1'000'000;
+constexpr size_t kMostFunctions = 4096;
 constexpr size_t kMostText = 1 << 16;  ///< bytes of a name
 constexpr int kMostRank = 64;
 
@@ -46,7 +47,11 @@ class Reader {
         case 8: version(message(at), made.versions); break;
         case 14: pair(message(at), made.metadata); break;
         case 20: made.has_training = true; break;
-        case 25: made.functions.push_back(function(message(at))); break;
+        case 25:
+          made.functions.push_back(function(message(at)));
+          if (made.functions.size() > kMostFunctions)
+            refuse("an ONNX file has too many functions", "", std::to_string(kMostFunctions) + " at most");
+          break;
         default: break;
       }
     });

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <map>
 
+#include "ramet/front/onnx_writer.h"
+
 namespace ramet::front {
 namespace {
 
 /// Inputs of an operator that weights stand in.
 bool takes_weight(const OnnxNode& node, size_t input) {
+  if (node.domain == kOnnxOpDomain) return true;
   if (!node.domain.empty()) return false;
   static const std::map<std::string, std::vector<size_t>, std::less<>> kInputs = {
       {"Add", {0, 1}},

@@ -5,12 +5,15 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <optional>
+#include <tuple>
 #include <unordered_set>
 
 #include "ramet/base/error_types.h"
 #include "ramet/base/file.h"
 #include "ramet/base/rng.h"
 #include "ramet/base/words.h"
+#include "ramet/graphs/categories.h"
 #include "ramet/graphs/lines.h"
 
 namespace ramet::graphs {
@@ -267,6 +270,23 @@ std::vector<int64_t> drawn_order(int64_t count, uint64_t seed, std::string_view 
   return order;
 }
 
+/// The categories of the graphs by the order in which `split_by` takes them.
+std::vector<std::vector<int64_t>> ordered_groups(std::vector<std::vector<int64_t>> groups, int64_t large,
+                                                 std::optional<uint64_t> seed) {
+  std::erase_if(groups, [](const std::vector<int64_t>& group) { return group.empty(); });
+  std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.size(), a.front()) > std::pair(b.size(), b.front());
+  });
+  if (!seed) return groups;
+  const auto small =
+      std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return std::ssize(group) * 2 <= large; });
+  std::vector<std::vector<int64_t>> ordered;
+  for (const auto& [begin, end, purpose] :
+       {std::tuple(groups.begin(), small, "large groups"), std::tuple(small, groups.end(), "small groups")})
+    for (const int64_t at : drawn_order(end - begin, *seed, purpose)) ordered.push_back(begin[at]);
+  return ordered;
+}
+
 /// Whole numbers with colons between them.
 std::vector<int64_t> numbers_of(const Lines& word, std::string_view name, const std::string& argument,
                                 std::string_view form) {
@@ -344,6 +364,37 @@ void draw_split(GraphTables& tables, int64_t train, int64_t validation, int64_t 
   tables.set_field(std::move(field), part);
 }
 
+void split_by(GraphTables& tables, const std::string& field, const std::vector<int64_t>& shares,
+              std::optional<uint64_t> seed) {
+  const FieldTable* const table = tables.find(field);
+  if (!table || table->field.per != Per::kGraph || table->field.values.empty() || table->field.shape.rank() > 0)
+    throw Error({.what = "a split keeps the graphs of a category together",
+                 .where = "split-by",
+                 .found = "'" + field + "'",
+                 .expected = "a field of graphs with categories"});
+  const int64_t total = shares[0] + shares[1] + shares[2];
+  if (total < 1) throw Error({.what = "the parts of a split are empty", .where = "split-by", .found = field});
+  std::vector<std::vector<int64_t>> groups(table->field.values.size() + 1);
+  for (int64_t graph = 0; graph < tables.graphs; ++graph)
+    groups[static_cast<size_t>(field_number(table->field, table->bytes, graph) + 1)].push_back(graph);
+  const int64_t train = tables.graphs * shares[0] / total,
+                validation = tables.graphs * (shares[0] + shares[1]) / total - train,
+                test = tables.graphs - train - validation;
+  std::vector<uint8_t> part(static_cast<size_t>(tables.graphs), kTest);
+  int64_t trained = 0, validated = 0;
+  for (const std::vector<int64_t>& group : ordered_groups(std::move(groups), std::min(validation, test), seed)) {
+    const int64_t size = std::ssize(group);
+    const bool into_train = trained + size <= train;
+    if (!into_train && validated + size > validation) continue;
+    (into_train ? trained : validated) += size;
+    for (const int64_t graph : group) part[static_cast<size_t>(graph)] = into_train ? kTrain : kValidation;
+  }
+  tables.set_field({.name = "split", .per = Per::kGraph, .dtype = DType::kU8, .values = split_names()}, part);
+}
+
+/// Columns of a field of positions.
+constexpr int64_t kMostPositions = 1024;
+
 const std::vector<TransformEntry>& transform_table() {
   static const std::vector<TransformEntry> table = {
       {"no-loops", "", "drop edges from a node to itself"},
@@ -355,13 +406,17 @@ const std::vector<TransformEntry>& transform_table() {
       {"normalise", "FIELD", "scale each row of a node field to a sum of 1"},
       {"radius", "R", "replace the edges by those between nodes at most R apart ('pos'); edge field 'distance'"},
       {"nearest", "K", "replace the edges by those from the K nearest nodes; edge field 'distance'"},
+      {"laplacian", "K", "node field 'laplacian': eigenvectors 1 to K of the normalised Laplacian, their signs fixed"},
+      {"returns", "K", "node field 'returns': how likely a random walk is back after 1 to K steps"},
       {"metis", "K", "node field 'part': K parts of METIS"},
       {"random", "K", "node field 'part': K parts at random"},
       {"contiguous", "K", "node field 'part': K runs of nodes"},
       {"parts", "FILE", "node field 'part' from a file with a line a node"},
       {"sample", "COUNT:SEED", "keep so many graphs, drawn at random"},
       {"split", "TRAIN:VALIDATION:TEST:SEED",
-       "field 'split' of graphs (of one graph's nodes): so many drawn at random"}};
+       "field 'split' of graphs (of one graph's nodes): so many drawn at random"},
+      {"split-by", "FIELD:TRAIN:VALIDATION:TEST[:SEED]",
+       "field 'split' of graphs, in shares; graphs of one category of the field stay together"}};
   return table;
 }
 
@@ -394,6 +449,8 @@ void apply_transform(GraphTables& tables, const std::string& text, const std::st
     normalise_rows(tables, argument.find('.') == std::string::npos ? "node." + argument : argument);
   if (name == "radius") radius_edges(tables, edges, word.real(argument));
   if (name == "nearest") nearest_edges(tables, edges, count());
+  if (name == "laplacian") add_laplacian(tables, edges, word.whole(argument, 1, kMostPositions));
+  if (name == "returns") add_returns(tables, edges, word.whole(argument, 1, kMostPositions));
   if (name == "metis") partition_nodes(tables, edges, Partition::kMetis, count());
   if (name == "random") partition_nodes(tables, edges, Partition::kRandom, count());
   if (name == "contiguous") partition_nodes(tables, edges, Partition::kContiguous, count());
@@ -403,6 +460,15 @@ void apply_transform(GraphTables& tables, const std::string& text, const std::st
   if (name == "split") {
     const std::vector<int64_t> counts = numbers();
     draw_split(tables, counts[0], counts[1], counts[2], static_cast<uint64_t>(counts[3]));
+  }
+  if (name == "split-by") {
+    const size_t colon = std::min(argument.find(':'), argument.size());
+    const std::string field = argument.substr(0, colon), rest = argument.substr(std::min(colon + 1, argument.size()));
+    const bool seeded = std::count(rest.begin(), rest.end(), ':') == 3;
+    const std::vector<int64_t> shares =
+        numbers_of(word, name, rest, seeded ? "TRAIN:VALIDATION:TEST:SEED" : "TRAIN:VALIDATION:TEST");
+    split_by(tables, field.find('.') == std::string::npos ? "graph." + field : field, shares,
+             seeded ? std::optional<uint64_t>(shares[3]) : std::nullopt);
   }
 }
 

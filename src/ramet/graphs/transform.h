@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,15 @@ void radius_edges(GraphTables& tables, const std::string& edges, double radius);
 /// distances the node of the lower number is nearer. Sets "distance" likewise.
 void nearest_edges(GraphTables& tables, const std::string& edges, int64_t k);
 
+/// Sets the node field "laplacian" f32 [count]: the eigenvectors of the normalised Laplacian 1 - D^-1/2 A D^-1/2 of
+/// each graph without loops and duplicates, in ascending order of their eigenvalues, but for the first (Dwivedi et al.,
+/// arXiv 2003.00982). Each has length 1, and its first element above 1e-6 is positive. A graph of fewer nodes has zeros
+/// in the last columns. Throws Error for an edge without its reverse, and for a graph of more than 1,000 nodes.
+void add_laplacian(GraphTables& tables, const std::string& edges, int64_t count);
+/// Sets the node field "returns" f32 [steps]: how likely a random walk from the node is back after 1, 2, ... steps
+/// (Dwivedi et al., arXiv 2110.07875). Throws Error for a graph of more than 1,000 nodes.
+void add_returns(GraphTables& tables, const std::string& edges, int64_t steps);
+
 enum class Partition { kMetis, kRandom, kContiguous };
 /// Sets the node field "part" i32 of a set of one graph to `parts` parts: of METIS (Karypis and Kumar 1998, k-way, on
 /// the undirected graph without loops), drawn at random in equal sizes, or runs of equal length. METIS draws random
@@ -50,6 +60,15 @@ void sample_graphs(GraphTables& tables, int64_t count, uint64_t seed);
 /// `seed`, the first are "train", the next "validation", the next "test", and the rest "unused". Throws Error for more
 /// than there are.
 void draw_split(GraphTables& tables, int64_t train, int64_t validation, int64_t test, uint64_t seed);
+
+/// Sets the field "split" of graphs by a field of categories, as scaffolds of molecules: graphs of one category stay
+/// together. The parts have shares of `train` : `validation` : `test`. Without a seed the largest categories come
+/// first, of equal ones that whose first graph has the higher number (Wu et al., arXiv 1703.00564); with one, those of
+/// more than half of the validation or the test part come first, and each of the two lists is shuffled. A category goes
+/// to the first part that it fits into, and otherwise to the test part. Throws Error for a field that is none of
+/// categories of graphs.
+void split_by(GraphTables& tables, const std::string& field, const std::vector<int64_t>& shares,
+              std::optional<uint64_t> seed);
 
 /// Whether this build has METIS.
 bool has_metis();

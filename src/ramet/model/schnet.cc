@@ -9,6 +9,9 @@
 namespace ramet::model {
 namespace {
 
+/// e^x of what is less counts as 0.
+constexpr double kLeastExponent = -70;
+
 /// log(1 + e^x) - log 2
 Tensor shifted_softplus(Tensor x) { return add_scalar(softplus(x), -std::numbers::ln2); }
 
@@ -38,7 +41,10 @@ Tensor filter_table(GraphNetBuilder& net, const FilterNetwork& network) {
   const double step = config.cutoff / static_cast<double>(config.gaussians - 1);
   const Tensor distance = distances(net, config.filter_points, 0);
   const Tensor apart = scale(subtract(distance, distances(net, config.gaussians, 1)), 1 / step);
-  const Tensor basis = exp(scale(multiply(apart, apart), -0.5));
+  const Tensor exponent = scale(multiply(apart, apart), -0.5);
+  // The Gaussians of far centres are 0: processors multiply denormal numbers slowly.
+  const Tensor basis = select(less(exponent, full(net.build(), DType::kF32, Shape{}, kLeastExponent)),
+                              full(net.build(), DType::kF32, exponent.shape(), 0), exp(exponent));
   const Tensor hidden = shifted_softplus(linear(basis, network.w1, network.b1));
   const Tensor angle = scale(distance, std::numbers::pi / config.cutoff);
   const Tensor envelope = add_scalar(scale(map_unary("cos", angle), 0.5), 0.5);

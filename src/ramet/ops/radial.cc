@@ -121,15 +121,6 @@ void check_pairs(const NodeSignature& node, const RadialForm& form, const float*
     }
 }
 
-TableCell table_cell(const RadialForm& form, double distance) {
-  const double place = distance * (static_cast<double>(form.points - 1) / form.cutoff);
-  const int64_t middle = std::clamp(static_cast<int64_t>(place), int64_t{1}, form.points - 3);
-  const double t = place - static_cast<double>(middle);
-  return {middle - 1,
-          {-t * (t - 1) * (t - 2) / 6, (t + 1) * (t - 1) * (t - 2) / 2, -(t + 1) * t * (t - 2) / 2,
-           (t + 1) * t * (t - 1) / 6}};
-}
-
 namespace {
 
 /// Factors that all rules share.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -47,6 +48,16 @@ struct TableCell {
   int64_t first = 0;
   std::array<double, 4> share{};
 };
-TableCell table_cell(const RadialForm& form, double distance);
+/// Rows of the table for each unit of distance.
+inline double table_density(const RadialForm& form) { return static_cast<double>(form.points - 1) / form.cutoff; }
+/// The cell of a distance, `place` is distance times table_density.
+inline TableCell table_cell(int64_t points, double place) {
+  const int64_t middle = std::clamp(static_cast<int64_t>(place), int64_t{1}, points - 3);
+  const double t = place - static_cast<double>(middle), before = t + 1, after = t - 1, far = t - 2;
+  constexpr double kSixth = 1.0 / 6;
+  return {
+      middle - 1,
+      {-t * after * far * kSixth, before * after * far * 0.5, -before * t * far * 0.5, before * t * after * kSixth}};
+}
 
 }  // namespace ramet::ops

@@ -23,6 +23,7 @@ std::vector<ProfileRow> rows_of(const EngineState& engine, bool by_node) {
                      engine.seconds_[id][i],
                      0,
                      0};
+      if (call && by_node && !call->node.outputs.empty()) row.node += " -> " + call->node.outputs[0].text();
       if (call) {
         row.flops = call->cost.flops * static_cast<double>(runs);
         row.bytes = static_cast<double>(call->cost.bytes_read + call->cost.bytes_written) * static_cast<double>(runs);

@@ -26,10 +26,11 @@ using cpu::RadialCall;
 /// Rows [begin, end) of the sums.
 void SumTable(const RadialCall& call, const float* table, int64_t begin, int64_t end) {
   const Df d;
-  const int64_t width = call.form->width;
+  const int64_t width = call.form->width, points = call.form->points;
+  const double density = ops::table_density(*call.form);
   std::fill(call.out + begin * width, call.out + end * width, 0.0f);
   cpu::walk_pairs(call, begin, end, [&](int64_t pair, int64_t first, int64_t second) {
-    const ops::TableCell cell = ops::table_cell(*call.form, static_cast<double>(call.distance[pair]));
+    const ops::TableCell cell = ops::table_cell(points, static_cast<double>(call.distance[pair]) * density);
     const float* const rows = table + cell.first * width;
     Vf share[4];
     RAMET_UNROLL
@@ -48,25 +49,27 @@ void SumTable(const RadialCall& call, const float* table, int64_t begin, int64_t
   });
 }
 
-/// Adds to columns [begin, end) of the table's gradient, for all pairs of a sample.
-void AddTableGradient(const RadialCall& call, int64_t begin, int64_t end) {
+/// Adds to `columns` [points, end - begin], which are columns [begin, end) of the table's gradient, for all pairs of a
+/// sample.
+void AddTableGradient(const RadialCall& call, int64_t begin, int64_t end, float* columns) {
   const Df d;
-  const int64_t width = call.form->width;
+  const int64_t width = call.form->width, points = call.form->points, size = end - begin;
+  const double density = ops::table_density(*call.form);
   cpu::walk_pairs(call, 0, call.form->rows, [&](int64_t pair, int64_t first, int64_t second) {
-    const ops::TableCell cell = ops::table_cell(*call.form, static_cast<double>(call.distance[pair]));
-    float* const rows = call.out + cell.first * width;
+    const ops::TableCell cell = ops::table_cell(points, static_cast<double>(call.distance[pair]) * density);
+    float* const rows = columns + cell.first * size;
     Vf share[4];
     RAMET_UNROLL
     for (int k = 0; k < 4; ++k) share[k] = hn::Set(d, static_cast<float>(cell.share[static_cast<size_t>(k)]));
     const auto at = [&](const float* values, int64_t row) { return values + row * width + begin; };
     const float *const x_first = at(call.x, first), *const x_second = at(call.x, second),
                        *const dy_first = at(call.dy, first), *const dy_second = at(call.dy, second);
-    walk_vectors(end - begin, [&](int64_t f, int64_t count) {
+    walk_vectors(size, [&](int64_t f, int64_t count) {
       const Vf one_way = hn::Mul(load_part(dy_first + f, count), load_part(x_second + f, count));
       const Vf both = hn::MulAdd(load_part(dy_second + f, count), load_part(x_first + f, count), one_way);
       RAMET_UNROLL
       for (int k = 0; k < 4; ++k) {
-        float* const to = rows + k * width + begin + f;
+        float* const to = rows + k * size + f;
         store_part(hn::MulAdd(share[k], both, load_part(to, count)), to, count);
       }
     });
@@ -176,31 +179,40 @@ void run_table_gradient(const NodeSignature& node, const KernelContext& context)
   first.dy = static_cast<const float*>(context.inputs[0]);
   first.x = static_cast<const float*>(context.inputs[4]);
   auto* const out = static_cast<float*>(context.outputs[0]);
-  std::fill(out, out + form.points * form.width, 0.0f);
   const int64_t blocks = (form.width + cpu::kColumnBlock - 1) / cpu::kColumnBlock;
+  // A thread's columns lie together in scratch: in the output, threads would write to neighbouring cache lines.
   context.team.split(blocks, 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t b = 0; b < form.batch; ++b) {
-      RadialCall call = cpu::pairs_of_sample(first, b);
-      call.out = out;
-      HWY_DYNAMIC_DISPATCH(AddTableGradient)
-      (call, begin * cpu::kColumnBlock, std::min(form.width, end * cpu::kColumnBlock));
-    }
+    const int64_t first_column = begin * cpu::kColumnBlock, last = std::min(form.width, end * cpu::kColumnBlock),
+                  size = last - first_column;
+    float* const columns = static_cast<float*>(context.scratch) + first_column * form.points;
+    std::fill(columns, columns + form.points * size, 0.0f);
+    for (int64_t b = 0; b < form.batch; ++b)
+      HWY_DYNAMIC_DISPATCH(AddTableGradient)(cpu::pairs_of_sample(first, b), first_column, last, columns);
+    for (int64_t point = 0; point < form.points; ++point)
+      std::copy(columns + point * size, columns + (point + 1) * size, out + point * form.width + first_column);
   });
+}
+
+int64_t table_gradient_scratch(const NodeSignature& node, int) {
+  const ops::RadialForm form = ops::table_gradient_form(node);
+  return form.points * form.width * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace
 
 void add_cpu_radial(Backend& backend) {
-  const auto add = [&](const char* op, void (*run)(const NodeSignature&, const KernelContext&)) {
+  const auto add = [&](const char* op, void (*run)(const NodeSignature&, const KernelContext&),
+                       const cpu::ScratchFunction& scratch) {
     cpu::add_hwy(
         backend, op, [](const NodeSignature&) { return ""; },
         [run](const NodeSignature& node, int) {
           cpu_level();
           return [node, run](const KernelContext& context) { run(node, context); };
-        });
+        },
+        scratch);
   };
-  add("table_filter_sum", run_table_sum);
-  add("table_filter_gradient", run_table_gradient);
+  add("table_filter_sum", run_table_sum, {});
+  add("table_filter_gradient", run_table_gradient, table_gradient_scratch);
   cpu::add_network_filters(backend);
 }
 

@@ -87,7 +87,7 @@ class Network {
 void table_filter_sum(const ReferenceOperands& operands) {
   const RadialForm form = ops::table_filter_form(operands.node());
   sum_pairs(operands, form, [&](double distance, std::vector<double>& values) {
-    const ops::TableCell cell = ops::table_cell(form, distance);
+    const ops::TableCell cell = ops::table_cell(form.points, distance * ops::table_density(form));
     for (int64_t f = 0; f < form.width; ++f) {
       values[static_cast<size_t>(f)] = 0;
       for (size_t k = 0; k < cell.share.size(); ++k)
@@ -101,7 +101,7 @@ void table_filter_gradient(const ReferenceOperands& operands) {
   const RadialForm form = ops::table_gradient_form(operands.node());
   std::vector<double> sums(static_cast<size_t>(form.points * form.width));
   for_each_gradient(operands, form, [&](double distance, const std::vector<double>& gradient) {
-    const ops::TableCell cell = ops::table_cell(form, distance);
+    const ops::TableCell cell = ops::table_cell(form.points, distance * ops::table_density(form));
     for (size_t k = 0; k < cell.share.size(); ++k)
       for (size_t f = 0; f < gradient.size(); ++f)
         sums[(static_cast<size_t>(cell.first) + k) * gradient.size() + f] += cell.share[k] * gradient[f];

@@ -1,31 +1,21 @@
-"""Message passing of one's own: the edges of a graph as inputs of a model, and NumPy's side of them.
-
-    graph = ramet.graphs.Graph(m, nodes=2708, edges=13264)
-    message = ramet.relu(graph.of_sources(x) + graph.of_targets(x))   # one row an edge
-    x = graph.sum(message)                                            # one row a node
-
-docs/graphs.md explains the order of edges, on which sums depend.
-"""
-import json
-import struct
-
+"""The edges of a graph as inputs of a model, and the arrays of these inputs."""
 import numpy as np
 
 from ramet import _ramet as ops
-
-__all__ = ["Graph", "lists", "read_set"]
 
 
 class Graph:
     """The edges of a graph, or of `samples` graphs of one size, as inputs of the model `m`. Rows of nodes are [samples,
     nodes, ...], rows of edges [samples, edges, ...]. `lists` makes the arrays of these inputs, whose names begin with
-    `name`."""
+    `name`. Where edges come from rows of another kind, `sources` is the number of these: functions of targets then take
+    rows [samples, nodes, ...], and functions of sources rows [samples, sources, ...]."""
 
-    def __init__(self, m, nodes, edges, samples=1, name=""):
-        self.edges = edges
+    def __init__(self, m, nodes, edges, samples=1, name="", sources=None):
+        self.nodes, self.edges, self.samples = nodes, edges, samples
         self.source, self.target, self.by_source = (
             m.input(name + each, "i32", [samples, edges]) for each in ("source", "target_of", "by_source"))
-        self.ptr, self.source_ptr = (m.input(name + each, "i32", [samples, nodes + 1]) for each in ("ptr", "source_ptr"))
+        self.ptr = m.input(name + "ptr", "i32", [samples, nodes + 1])
+        self.source_ptr = m.input(name + "source_ptr", "i32", [samples, (nodes if sources is None else sources) + 1])
 
     def of_sources(self, x):
         """For each edge the row of the node that it comes from."""
@@ -56,37 +46,32 @@ class Graph:
         """sum(weight * of_sources(x)), without a row for each edge. `weight`: one number an edge, or one a head."""
         return ops.neighbor_sum(x, self.source, self.ptr, self.target, self.by_source, self.source_ptr, weight)
 
+    def neighbor_mean(self, x):
+        """The mean of `of_sources(x)`, without a row for each edge."""
+        counts = ops.slice_axis(self.ptr, 1, 1, self.nodes + 1) - ops.slice_axis(self.ptr, 1, 0, self.nodes)
+        counts = ops.reshape(ops.cast(counts, "f32"), [self.samples, self.nodes, 1])
+        return self.neighbor_sum(x) / ops.clamp(counts, 1.0, None)
+
     def neighbor_dot(self, a, b, heads=0):
         """For each edge the product of its target's row of `a` and its source's row of `b`."""
         return ops.neighbor_dot(a, b, self.source, self.ptr, self.target, self.by_source, self.source_ptr, heads)
 
 
-def lists(edge_index, nodes, edges=None, name=""):
+def lists(edge_index, nodes, edges=None, name="", sources=None):
     """The arrays of Graph's inputs for one sample, [1, ...]: `edge_index` [2, count] has the sources and the targets of
-    the edges in any order, numbered below `nodes`. `edges` is the room for them. Also gives "order": the edge that stands
+    the edges in any order, numbered below `nodes`; `sources` bounds the sources where these are of another kind. `edges` is
+    the room for them. Also gives "order": the edge that stands
     at each place, for arrays of values of edges."""
     source, target = np.asarray(edge_index, np.int64)
     room = len(source) if edges is None else edges
-    if len(source) > room or (len(source) and not (0 <= min(source.min(), target.min()) <= max(source.max(), target.max()) < nodes)):
+    sources = nodes if sources is None else sources
+    inside = lambda ends, bound: not len(ends) or 0 <= ends.min() <= ends.max() < bound
+    if len(source) > room or not inside(source, sources) or not inside(target, nodes):
         raise ValueError(f"{len(source)} edges among {nodes} nodes do not fit a room of {room} edges, or have other nodes")
     order = np.lexsort((source, target))
     source, target = source[order], target[order]
     by_source = np.argsort(source, kind="stable")
-    pointers = lambda ends: np.searchsorted(np.sort(ends), np.arange(nodes + 1)).astype(np.int32)[None]
+    pointers = lambda ends, rows: np.searchsorted(np.sort(ends), np.arange(rows + 1)).astype(np.int32)[None]
     padded = lambda values: np.pad(values, (0, room - len(values))).astype(np.int32)[None]
     return {name + "source": padded(source), name + "target_of": padded(target[by_source]), name + "by_source": padded(by_source),
-            name + "ptr": pointers(target), name + "source_ptr": pointers(source)}, order
-
-
-def read_set(path):
-    """The tensors of a graph set (`ramet graphs prepare`) as NumPy arrays, by name, and its schema."""
-    types = {"I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8, "U8": np.uint8, "F32": np.float32, "F64": np.float64,
-             "BOOL": np.bool_, "F16": np.float16}
-    with open(path, "rb") as file:
-        size, = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(size))
-        data = file.read()
-    schema = json.loads(header.pop("__metadata__")["ramet.graphs"])
-    tensors = {name: np.frombuffer(data[slice(*entry["data_offsets"])], types[entry["dtype"]]).reshape(entry["shape"])
-               for name, entry in header.items() if entry["dtype"] in types}
-    return tensors, schema
+            name + "ptr": pointers(target, nodes), name + "source_ptr": pointers(source, sources)}, order

@@ -1,0 +1,20 @@
+"""Graphs in Python: sets of graphs as arrays, batches of one size, and message passing of one's own.
+
+    graphs = ramet.graphs.GraphSet.of([{"node.x": x, "edge_index": edges, "graph.y": y}, ...])
+    for batch in ramet.graphs.FixedSizeDataLoader(graphs, batch_size=33, shuffle=True):
+        batch["x"], batch["edge_index"], batch["nodes_mask"]
+
+    graph = ramet.graphs.Graph(m, nodes=2708, edges=13264)
+    message = ramet.relu(graph.of_sources(x) + graph.of_targets(x))   # one row an edge
+    x = graph.sum(message)                                            # one row a node
+
+`ramet.graphs.pyg` takes and gives the objects of PyTorch Geometric. docs/graphs.md explains the order of edges, on which
+sums depend.
+"""
+from ._loaders import (FixedSizeClusterLoader, FixedSizeDataLoader, FixedSizeNeighborLoader, FixedSizeOptions, FixedSizeStrategy,
+                       OverSizeStrategy, StreamPackingSampler)
+from ._messages import Graph, lists
+from ._sets import GraphSet, read_set
+
+__all__ = ["FixedSizeClusterLoader", "FixedSizeDataLoader", "FixedSizeNeighborLoader", "FixedSizeOptions", "FixedSizeStrategy",
+           "Graph", "GraphSet", "OverSizeStrategy", "StreamPackingSampler", "lists", "read_set"]

@@ -1,0 +1,194 @@
+// Models as ONNX files: what is read back computes the same bits. tests/peers/onnx_write_test.py compares onnxruntime.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+#include "ramet/base/error_types.h"
+#include "ramet/base/file.h"
+#include "ramet/front/onnx_export.h"
+#include "ramet/front/onnx_model.h"
+#include "ramet/kernel/interpret.h"
+#include "ramet/model/lstm.h"
+#include "ramet/model/presets.h"
+#include "ramet/model/vision.h"
+#include "ramet/ops/build.h"
+#include "ramet/ops/build_graphs.h"
+#include "ramet/ops/build_random.h"
+#include "support/temporary.h"
+
+namespace ramet::tests {
+namespace {
+
+using ::testing::HasSubstr;
+using Values = std::map<std::string, HostTensor>;
+
+/// Numbers that depend on the name and the place alone; indices are below `high`.
+HostTensor numbers(const std::string& name, const TensorType& type, int64_t high) {
+  HostTensor made(type);
+  uint64_t state = std::hash<std::string>{}(name) | 1;
+  for (int64_t i = 0; i < made.elements(); ++i) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    const auto draw = static_cast<int64_t>(state >> 40);
+    if (is_floating(type.dtype))
+      made.set(i, static_cast<double>(draw % 2001) / 4000 - 0.2);
+    else
+      store_integer(made.data.data(), type.dtype, i, draw % high);
+  }
+  return made;
+}
+
+/// The results of a graph by name.
+Values results(const Graph& graph, const Values& feeds) {
+  std::vector<HostTensor> made = interpret(graph, cpu_backend(), feeds);
+  Values named;
+  for (size_t i = 0; i < made.size(); ++i) named[graph.outputs()[i].name] = std::move(made[i]);
+  return named;
+}
+
+/// Writes a graph, reads it back, and expects the same bits of both.
+void expect_same_bits(const Graph& graph, int64_t high, const front::OnnxWriteOptions& options = {}) {
+  Values feeds;
+  for (const GraphInput& input : graph.inputs()) {
+    const Value& value = graph.value(input.value);
+    feeds[value.name] = numbers(value.name, value.type, high);
+    // Variances are not negative.
+    if (value.name.ends_with("running_var"))
+      for (int64_t i = 0; i < feeds[value.name].elements(); ++i)
+        feeds[value.name].set(i, std::abs(feeds[value.name].get(i)) + 0.1);
+  }
+  const TemporaryFolder folder;
+  front::write_onnx(
+      folder / "model.onnx", graph, "model", [&](const std::string& name) { return feeds.at(name); }, options);
+  const model::Model read = front::import_onnx_model(folder / "model.onnx", {}).model;
+  for (const std::vector<StateTensor>* list : {&read.weights, &read.states})
+    for (const StateTensor& state : *list) feeds[state.name] = state.init.data->tensor();
+  const Graph& again = read.programs.empty() ? read.evaluate : read.programs.at(0).graph;
+  Values expected = results(graph, feeds), found = results(again, feeds);
+  if (!read.programs.empty() && !read.metrics.empty())
+    for (auto& [name, tensor] : results(read.evaluate, feeds)) found[name] = std::move(tensor);
+  for (const auto& [name, tensor] : expected) {
+    if (!found.count(name)) {  // a loss is the only number of such a model
+      EXPECT_EQ(tensor.type.shape.rank(), 0) << name;
+      continue;
+    }
+    EXPECT_EQ(found.at(name).type, tensor.type) << name;
+    EXPECT_TRUE(found.at(name).data == tensor.data) << name << " of " << graph.name();
+  }
+}
+
+model::BertConfig small_bert() {
+  model::BertConfig config;
+  config.layers = 2, config.hidden = 16, config.heads = 2, config.intermediate = 24, config.vocabulary = 30;
+  config.positions = 8;
+  return config;
+}
+constexpr model::BatchShape kBatch{.micro_batch = 2, .sequence = 6, .predictions = 2};
+
+TEST(OnnxExport, Bert) {
+  const Model model = model::build_bert(small_bert(), kBatch);
+  const Graph logits = front::predictions_of(model, "");
+  EXPECT_EQ(logits.outputs().size(), 2U) << "logits of words and of the next sentence";
+  expect_same_bits(logits, 2);
+  expect_same_bits(model.evaluate, 2);
+}
+
+TEST(OnnxExport, PackedBert) {
+  model::BatchShape batch = kBatch;
+  batch.depth = 2;
+  expect_same_bits(front::predictions_of(model::build_bert(small_bert(), batch), ""), 2);
+}
+
+TEST(OnnxExport, Gpt2) {
+  model::Gpt2Config config;
+  config.layers = 2, config.hidden = 16, config.heads = 2, config.vocabulary = 30, config.positions = 8;
+  expect_same_bits(front::predictions_of(model::build_gpt2(config, kBatch), ""), 30);
+}
+
+TEST(OnnxExport, Images) {
+  const model::ImageTask task{.micro_batch = 2, .height = 16, .width = 16, .classes = 3};
+  using Family = model::VisionFamily;
+  for (const auto& [family, blocks] :
+       std::vector<std::pair<Family, std::vector<int64_t>>>{{Family::kResNet, {1, 1, 1, 1}},
+                                                            {Family::kVit, {2}},
+                                                            {Family::kConvNext, {1, 1, 1, 1}},
+                                                            {Family::kUNet, {2}}}) {
+    model::VisionConfig config;
+    config.family = family, config.blocks = blocks, config.width = 8, config.head_size = 4, config.patch = 4;
+    config.small_stem = true;
+    const Model model = model::build_vision(config, task);
+    expect_same_bits(front::predictions_of(model, ""), 255);
+  }
+}
+
+/// A graph with these inputs.
+template <typename Build>
+Graph graph_of(Build build) {
+  Graph graph("graph");
+  GraphBuilder builder(graph);
+  builder.output("y", build(builder));
+  return graph;
+}
+
+TEST(OnnxExport, EdgesOfGraphs) {
+  // Two rows with the edges 0, 1 and 2; the last place holds none.
+  const auto lists = [](GraphBuilder& build) {
+    const auto list = [&](std::vector<double> values) {
+      return ops::constant(build, TensorData(HostTensor::of(DType::kI32, {1, std::ssize(values)}, values)));
+    };
+    return ops::NeighborLists{.source = list({1, 0, 1, 0}),
+                              .ptr = list({0, 2, 3}),
+                              .target = list({0, 0, 1, 0}),
+                              .by_source = list({1, 0, 2, 0}),
+                              .source_ptr = list({0, 1, 3})};
+  };
+  const auto input = [](GraphBuilder& build, const std::string& name, const Shape& shape) {
+    return build.input(name, DType::kF32, shape);
+  };
+  for (const bool transposed : {false, true})
+    expect_same_bits(graph_of([&](GraphBuilder& build) {
+                       return ops::neighbor_sum(input(build, "x", {1, 2, 4}), lists(build),
+                                                input(build, "w", {1, 4, 2}), transposed);
+                     }),
+                     2);
+  expect_same_bits(graph_of([&](GraphBuilder& build) {
+                     return ops::neighbor_dot(input(build, "a", {1, 2, 4}), input(build, "b", {1, 2, 4}), lists(build),
+                                              2);
+                   }),
+                   2);
+  for (const auto& op : {ops::segment_sum, ops::segment_mean, ops::segment_max, ops::segment_min, ops::segment_softmax})
+    expect_same_bits(graph_of([&](GraphBuilder& build) { return op(input(build, "x", {1, 4, 3}), lists(build).ptr); }),
+                     2);
+}
+
+TEST(OnnxExport, NumbersStandInAnotherFileOnRequest) {
+  const Model model = model::build_bert(small_bert(), kBatch);
+  expect_same_bits(front::predictions_of(model, ""), 2, {.external = true});
+}
+
+TEST(OnnxExport, RefusesByName) {
+  const Graph graph = graph_of([](GraphBuilder& build) {
+    const Tensor counter = build.input("counter", DType::kI64, {2}, InputRole::kScalar);
+    const Tensor x = build.input("x", DType::kF32, {2, 3});
+    return build.op("dropout", {ops::relu(x), counter}, {{"rate", 0.5}, {"seed", int64_t{1}}, {"tensor", int64_t{2}}});
+  });
+  const TemporaryFolder folder;
+  const auto message = [&](const Graph& of, const front::OnnxWriteOptions& options) {
+    try {
+      front::write_onnx(folder / "model.onnx", of, "net", [](const std::string&) { return HostTensor(); }, options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(message(graph, {}),
+              HasSubstr("model 'net': the model has ops that are not written as ONNX; found dropout"));
+  EXPECT_THAT(message(graph, {.opset = 19}), HasSubstr("found 19; expected 20 to 28"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "model.onnx"));
+  const Model model = model::build_bert(small_bert(), kBatch);
+  EXPECT_THROW(front::predictions_of(model, "nonsense"), Error);
+}
+
+}  // namespace
+}  // namespace ramet::tests

@@ -1,0 +1,180 @@
+"""Sets of graphs and batches of one size, on small graphs made by hand."""
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+
+import ramet
+from ramet import graphs
+from ramet.graphs import FixedSizeOptions, FixedSizeStrategy, GraphSet, OverSizeStrategy
+
+# Nodes, and edges from source to target, of five graphs; the fourth has no edge.
+SIZES = (3, 2, 4, 1, 3)
+EDGES = ([(2, 0), (0, 1), (1, 0)], [(0, 1)], [(3, 2), (0, 2), (0, 1), (2, 3)], [], [(1, 1), (1, 0)])
+
+
+def five():
+    """A graph's nodes have x = [number of the graph, number of the node]; an edge has w = 10 source + target."""
+    made = []
+    for number, (size, edges) in enumerate(zip(SIZES, EDGES)):
+        index = np.array(edges, np.int64).reshape(-1, 2).T
+        made.append({"node.x": np.stack([np.full(size, number), np.arange(size)], 1).astype(np.float32), "edge_index": index,
+                     "edge.w": (10 * index[0] + index[1]).astype(np.float32), "graph.y": np.int64(number)})
+    return GraphSet.of(made)
+
+
+def ring(nodes=12):
+    """One graph: node i has edges from the three before it."""
+    target = np.repeat(np.arange(nodes), 3)
+    source = (target - np.tile([3, 2, 1], nodes)) % nodes
+    return GraphSet.of([{"node.x": np.arange(nodes, dtype=np.float32)[:, None], "edge_index": np.stack([source, target]),
+                         "edge.w": (100 * source + target).astype(np.float32)}])
+
+
+def graphs_in(batch):
+    """Numbers of the real graphs of a batch, after a check of all that it says of them."""
+    count = int(batch["graphs_mask"].sum())
+    nodes, edges = int(batch["nodes_mask"].sum()), int(batch["edges_mask"].sum())
+    for i, number in enumerate(batch["y"][:count]):
+        rows = slice(*batch["ptr"][i:i + 2])
+        np.testing.assert_array_equal(batch["x"][rows], [[number, node] for node in range(SIZES[number])])
+        np.testing.assert_array_equal(batch["batch"][rows], i)
+        mine = (batch["edge_index"][1] >= rows.start) & (batch["edge_index"][1] < rows.stop) & batch["edges_mask"]
+        local = batch["edge_index"][:, mine] - rows.start
+        assert sorted(map(tuple, local.T.tolist())) == sorted(EDGES[number])
+        np.testing.assert_array_equal(batch["w"][mine], 10 * local[0] + local[1])
+    # Padding: its nodes are the last graph's, its edges join the first of them to itself.
+    assert batch["ptr"][count] == nodes and batch["ptr"][-1] == len(batch["x"]) > nodes
+    assert (batch["batch"][nodes:] == batch["num_graphs"] - 1).all() and (batch["edge_index"][:, edges:] == nodes).all()
+    assert (np.flatnonzero(batch["nodes_mask"]) == np.arange(nodes)).all()
+    return batch["y"][:count].tolist()
+
+
+class Sets(unittest.TestCase):
+    def test_a_file_comes_back_in_the_global_edge_order(self):
+        made = five()
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "set.safetensors"
+            made.save(path)
+            read = GraphSet.open(path)
+        self.assertEqual(len(read), 5)
+        for number in range(5):
+            graph = read.graph(number)
+            np.testing.assert_array_equal(graph["node.x"], made.graph(number)["node.x"])
+            self.assertEqual(list(map(tuple, graph["edge_index"].T)), sorted(EDGES[number], key=lambda edge: edge[::-1]))
+            np.testing.assert_array_equal(graph["edge.w"], 10 * graph["edge_index"][0] + graph["edge_index"][1])
+            self.assertEqual(graph["graph.y"], number)
+
+    def test_refusals(self):
+        with self.assertRaisesRegex(ramet.Error, "graphs with different fields"):
+            GraphSet.of([five().graph(0), {"edge_index": np.zeros((2, 0)), "num_nodes": 1}])
+        with self.assertRaisesRegex(ramet.ShapeError, "of another length"):
+            GraphSet({"node": [0, 2]}, {"edge": [0, 0]}, {"edge": np.zeros((2, 0))}, {"node.x": np.zeros(3)})
+        with self.assertRaisesRegex(ramet.Error, "a node that its graph does not have"):
+            graphs.FixedSizeDataLoader(GraphSet.of([{"edge_index": np.array([[0], [5]]), "num_nodes": 2}]), 2)
+
+
+class Loaders(unittest.TestCase):
+    def test_whole_graphs_are_padded_to_one_size(self):
+        loader = graphs.FixedSizeDataLoader(five(), batch_size=3)
+        room = loader.fixed_size_options
+        self.assertEqual((room.num_nodes, room.num_edges, room.num_graphs), (8, 7, 3))
+        batches = list(loader)
+        self.assertEqual([graphs_in(batch) for batch in batches], [[0, 1], [2, 3], [4]])
+        self.assertEqual(len({tuple((key, each.shape, each.dtype) for key, each in batch.items() if key != "num_graphs")
+                              for batch in batches}), 1)
+
+    def test_an_epoch_is_a_pure_function_of_the_seed(self):
+        order = lambda seed, epoch: [graphs_in(batch) for batch in self.epoch(seed, epoch)]
+        self.assertEqual(order(1, 4), order(1, 4))
+        orders = {str(order(1, epoch)) for epoch in range(4)}
+        self.assertGreater(len(orders), 1)
+        self.assertNotEqual([order(1, epoch) for epoch in range(3)], [order(2, epoch) for epoch in range(3)])
+        for epoch in range(4):
+            self.assertEqual(sorted(sum(order(1, epoch), [])), [0, 1, 2, 3, 4])
+        loader = graphs.FixedSizeDataLoader(five(), 3, shuffle=True, seed=1)
+        self.assertEqual([[graphs_in(batch) for batch in loader] for _ in range(2)], [order(1, 0), order(1, 1)])
+
+    def epoch(self, seed, epoch):
+        loader = graphs.FixedSizeDataLoader(five(), 3, shuffle=True, seed=seed)
+        loader.set_epoch(epoch)
+        return loader
+
+    def test_a_stream_fills_batches_and_ends_with_the_epoch(self):
+        room = FixedSizeOptions(num_nodes=8, num_edges=6, num_graphs=4)
+        loader = graphs.FixedSizeDataLoader(five(), 4, fixed_size_options=room, fixed_size_strategy=FixedSizeStrategy.StreamPack)
+        for _ in range(2):
+            self.assertEqual([graphs_in(batch) for batch in loader], [[0, 1], [2, 3], [4]])
+        sampler = graphs.StreamPackingSampler(five(), max_num_graphs=3, max_num_nodes=7, base_sampler=[4, 2, 0, 1, 3])
+        self.assertEqual(list(sampler), [[4, 2], [0, 1, 3]])
+        shuffled = graphs.FixedSizeDataLoader(five(), 4, shuffle=True, fixed_size_options=room, seed=3,
+                                              fixed_size_strategy=FixedSizeStrategy.StreamPack)
+        for epoch in range(3):
+            found = [graphs_in(batch) for batch in shuffled]
+            self.assertEqual(sorted(sum(found, [])), [0, 1, 2, 3, 4])
+            self.assertEqual(len(found), shuffled.batches(epoch))
+
+    def test_what_does_not_fit_is_an_error_or_skipped_and_counted(self):
+        room = FixedSizeOptions(num_nodes=5, num_edges=3, num_graphs=3)
+        for strategy in FixedSizeStrategy:
+            how = {"fixed_size_options": room, "fixed_size_strategy": strategy}
+            with self.assertRaisesRegex(ramet.Error, "does not fit"):
+                list(graphs.FixedSizeDataLoader(five(), 3, **how))
+            loader = graphs.FixedSizeDataLoader(five(), 3, over_size_strategy=OverSizeStrategy.Skip, **how)
+            found = sum((graphs_in(batch) for batch in loader), [])
+            self.assertNotIn(2, found)  # four edges
+            self.assertEqual(len(found) + loader.skipped, 5)
+
+    def test_refusals_name_what_to_do(self):
+        with self.assertRaisesRegex(ramet.UnsupportedOp, "TrimNodes.*Raise the room"):
+            graphs.FixedSizeDataLoader(five(), 3, over_size_strategy=OverSizeStrategy.TrimNodes)
+        with self.assertRaisesRegex(ramet.UnsupportedOp, "num_workers"):
+            graphs.FixedSizeDataLoader(five(), 3, num_workers=2)
+        with self.assertRaisesRegex(ramet.ShapeError, "room for no graph"):
+            FixedSizeOptions(num_nodes=1)
+        with self.assertRaisesRegex(ramet.UnsupportedOp, "several types"):
+            FixedSizeOptions(num_nodes={"paper": 3})
+        with self.assertRaisesRegex(ramet.ShapeError, "batch size"):
+            graphs.FixedSizeDataLoader(five(), 4, fixed_size_options=FixedSizeOptions(20, 20, 3))
+
+    def test_neighbours(self):
+        loader = graphs.FixedSizeNeighborLoader(ring(), [2, 1], batch_size=4, input_nodes=np.arange(12) % 2 == 0, shuffle=True, seed=5)
+        self.assertEqual(len(loader), 2)
+        seeds = []
+        for batch in loader:
+            nodes, real = batch["n_id"], batch["edges_mask"]
+            seeds += nodes[:batch["batch_size"]].tolist()
+            self.assertEqual((nodes >= 0).tolist(), batch["nodes_mask"].tolist())
+            np.testing.assert_array_equal(batch["x"][batch["nodes_mask"], 0], nodes[batch["nodes_mask"]])
+            ends = nodes[batch["edge_index"][:, real]]
+            np.testing.assert_array_equal(batch["w"][real], 100 * ends[0] + ends[1])
+            into = np.bincount(batch["edge_index"][1][real], minlength=len(nodes))
+            self.assertTrue((into[:batch["batch_size"]] == 2).all())  # of three
+        self.assertEqual(sorted(seeds), [0, 2, 4, 6, 8, 10])
+        again = graphs.FixedSizeNeighborLoader(ring(), [2, 1], batch_size=4, input_nodes=np.arange(0, 12, 2), shuffle=True, seed=5)
+        np.testing.assert_array_equal(again.batch(3, 1)["e_id"], loader.batch(3, 1)["e_id"])
+
+    def test_samples_beyond_the_room_are_trimmed_and_counted(self):
+        room = FixedSizeOptions(num_nodes=8, num_edges=6)
+        with self.assertRaisesRegex(ramet.Error, "does not fit the budget"):
+            list(graphs.FixedSizeNeighborLoader(ring(), [3, 3], fixed_size_options=room, batch_size=2))
+        loader = graphs.FixedSizeNeighborLoader(ring(), [3, 3], fixed_size_options=room, batch_size=2,
+                                                over_size_strategy=OverSizeStrategy.TrimEdges)
+        self.assertTrue(all(batch["edge_index"].shape == (2, 6) for batch in loader))
+        self.assertGreater(loader.trimmed, 0)
+
+    def test_clusters_have_all_edges_among_their_nodes(self):
+        part = np.arange(12) // 4
+        loader = graphs.FixedSizeClusterLoader(ring(), batch_size=2, part=part)
+        first = next(iter(loader))
+        self.assertEqual(first["n_id"][first["nodes_mask"]].tolist(), list(range(8)))
+        ends = first["n_id"][first["edge_index"][:, first["edges_mask"]]]
+        expected = [(source, target) for source, target in ring().edge_index["edge"].T if source < 8 and target < 8]
+        self.assertEqual(sorted(map(tuple, ends.T.tolist())), sorted(expected))
+        with self.assertRaisesRegex(ramet.Error, "clusters of a graph that has none"):
+            graphs.FixedSizeClusterLoader(ring())
+
+
+if __name__ == "__main__":
+    unittest.main()

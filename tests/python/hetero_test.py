@@ -1,0 +1,114 @@
+"""Batches of graphs with several types: what is sampled, room, and bad input."""
+import unittest
+
+import numpy as np
+
+from ramet.hetero import HeteroNeighborLoader, hetero_of_set
+
+SIZES = {"user": 50, "item": 80}
+BUYS, LIKED = ("user", "buys", "item"), ("item", "liked", "user")
+
+
+def drawn(seed=1):
+    draw = np.random.default_rng(seed)
+    edges = {BUYS: np.stack([draw.integers(0, 50, 400), draw.integers(0, 80, 400)]),
+             LIKED: np.stack([draw.integers(0, 80, 300), draw.integers(0, 50, 300)])}
+    fields = {each: {"id": np.arange(size, dtype=np.int32)} for each, size in SIZES.items()}
+    return fields, edges
+
+
+def loader(**options):
+    fields, edges = drawn()
+    made = {"fanout": {BUYS: [3, 2], LIKED: [2, 2]}, "seeds": ("item", np.arange(0, 80, 2)), "batch": 7,
+            "labels": np.arange(80), **options}
+    return HeteroNeighborLoader(fields, options.pop("edges", edges), **{name: made[name] for name in made if name != "edges"})
+
+
+class Sampling(unittest.TestCase):
+    def test_takes_so_many_edges_of_the_graph_into_each_node(self):
+        fields, edges = drawn()
+        known = {each: {tuple(pair) for pair in of.T} for each, of in edges.items()}
+        into = {each: np.bincount(of[1], minlength=SIZES[each[2]]) for each, of in edges.items()}
+        own = loader()
+        seeds = []
+        for i in range(own.batches):
+            nodes, found = own.sample(i)
+            count = min(7, 40 - 7 * i)
+            seeds += list(nodes["item"][:count])
+            for kind in SIZES:
+                self.assertEqual(len(set(nodes[kind])), len(nodes[kind]))
+            for each, (source, target) in found.items():
+                source, target = nodes[each[0]][source], nodes[each[2]][target]
+                self.assertTrue(all(pair in known[each] for pair in zip(source, target)))
+            # The first hop: edges into the seeds.
+            for place in range(count):
+                self.assertEqual((found[BUYS][1] == place).sum(), min(3, into[BUYS][nodes["item"][place]]))
+            self.assertEqual(len(nodes["user"]), len(set(nodes["user"])))
+        self.assertEqual(sorted(seeds), list(range(0, 80, 2)))
+        again = np.concatenate([own.sample(own.batches + i)[0]["item"][:min(7, 40 - 7 * i)] for i in range(own.batches)])
+        self.assertEqual(sorted(again), sorted(seeds))
+        self.assertNotEqual(list(again), seeds)
+
+    def test_every_edge_is_as_likely(self):
+        star = {BUYS: np.stack([np.arange(50), np.zeros(50, int)])}
+        fields, _ = drawn()
+        own = HeteroNeighborLoader(fields, star, fanout={BUYS: [10]}, seeds=("item", [0]), batch=1, room={"user": 50, "item": 1, BUYS: 10})
+        counts = np.zeros(50)
+        for i in range(2000):
+            nodes, edges = own.sample(i)
+            self.assertEqual(edges[BUYS].shape[1], 10)
+            counts[nodes["user"]] += 1
+        self.assertEqual(counts.sum(), 20000)
+        chi = ((counts - 400) ** 2 / (400 * 0.8)).sum()  # 50 counts of 2000 draws of 1 in 5
+        self.assertLess(chi, 90)
+        self.assertGreater(chi, 20)
+
+    def test_batches_are_functions_of_their_number(self):
+        one, other = loader(), loader()
+        last = {i: one.arrays(i) for i in (5, 0, 3)}
+        for i in (0, 3, 5):
+            for name, array in other.arrays(i).items():
+                np.testing.assert_array_equal(array, last[i][name], name)
+
+    def test_arrays_have_the_room_and_the_fields(self):
+        own = loader(epochs=2)
+        fullest = {each: 0 for each in own.room}
+        for i in range(2 * own.batches):
+            arrays, (nodes, edges) = own.arrays(i), own.sample(i)
+            for kind in SIZES:
+                self.assertEqual(arrays[f"{kind}.id"].shape, (1, own.room[kind]))
+                np.testing.assert_array_equal(arrays[f"{kind}.id"][0, :len(nodes[kind])], nodes[kind])
+                fullest[kind] = max(fullest[kind], len(nodes[kind]))
+            seeds = min(7, 40 - 7 * (i % own.batches))
+            np.testing.assert_array_equal(arrays["labels"][0, :seeds], nodes["item"][:seeds])
+            self.assertTrue((arrays["labels"][0, seeds:] == -1).all())
+            for each, of in edges.items():
+                fullest[each] = max(fullest[each], of.shape[1])
+                name = "/".join(each)
+                self.assertEqual(arrays[name + ".ptr"].shape, (1, own.room[each[2]] + 1))
+                self.assertEqual(arrays[name + ".source_ptr"].shape, (1, own.room[each[0]] + 1))
+                self.assertEqual(arrays[name + ".ptr"][0, -1], of.shape[1])
+        self.assertEqual(fullest, own.room)
+
+    def test_bad_input_is_named(self):
+        with self.assertRaisesRegex(ValueError, "batch 0 has .* of 'user/buys/item', and there is room for 3"):
+            loader(room={"user": 50, "item": 80, BUYS: 3, LIKED: 300}).arrays(0)
+        with self.assertRaisesRegex(ValueError, "no edges user/sells/item"):
+            loader(fanout={("user", "sells", "item"): [1]})
+        with self.assertRaisesRegex(ValueError, "seeds in batches of 7 are not among 80 nodes"):
+            loader(seeds=("item", [80]))
+        with self.assertRaisesRegex(ValueError, "the seeds are of 'shop'"):
+            loader(seeds=("shop", [0]))
+        wrong = drawn()[1] | {BUYS: np.array([[0], [80]])}
+        with self.assertRaisesRegex(ValueError, "an edge user/buys/item has a node that there is not among 80 of 'item'"):
+            loader(edges=wrong)
+
+    def test_reads_a_set_of_several_types(self):
+        tensors = {"user.ptr": np.array([0, 50]), "user.age": np.arange(50), "item.id": np.arange(80),
+                   "user/buys/item.index": drawn()[1][BUYS], "user/buys/item.ptr": np.array([0, 400])}
+        fields, edges = hetero_of_set(tensors)
+        self.assertEqual(({each: list(of) for each, of in fields.items()}, list(edges)), ({"item": ["id"], "user": ["age"]}, [BUYS]))
+
+
+if __name__ == "__main__":
+    unittest.main()
