@@ -172,16 +172,12 @@ uint16_t draw_bits(HopperType type, uint32_t random, uint32_t spread) {
 }
 
 struct Draw {
-  std::vector<uint32_t> numbers;
-  size_t next = 0;
-  explicit Draw(uint64_t seed) : numbers(1 << 12) {
-    uint64_t state = seed * 2862933555777941757u + 3037000493u;
-    for (uint32_t& number : numbers) {
-      state = state * 6364136223846793005u + 1442695040888963407u;
-      number = static_cast<uint32_t>(state >> 32);
-    }
+  uint64_t state;
+  explicit Draw(uint64_t seed) : state(seed) {}
+  uint32_t operator()() {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<uint32_t>(state >> 32);
   }
-  uint32_t operator()() { return numbers[next++ % numbers.size()] ^ static_cast<uint32_t>(next * 2654435761u); }
 };
 
 TEST(Hopper, StepsAreTheStatedArithmetic) {
