@@ -8,7 +8,7 @@ Each round runs Ramet and every configuration of PyTorch Geometric once, each as
 median of its steps; a ratio is that of medians over rounds, beside the fastest of the peer's. The peer's batches are put
 together before its first step, with weights of edges, distances and self loops in the data, so that its figure is of
 computation alone; Ramet's loader makes each batch while the step before it runs, and is part of Ramet's figure. The
-peer's threads are bound. FOLDER holds the folders planetoid, tudatasets and qm9. Needs the peers (scripts/setup.sh
+peer's threads are bound. sage-sampled is beside DGL, sampling included: it needs --dgl (bench/peers/dgl_sage.py). FOLDER holds the folders planetoid, tudatasets and qm9. Needs the peers (scripts/setup.sh
 --peers) and torch_geometric.
 """
 
@@ -48,6 +48,7 @@ GAT = GCN | {"model.kind": "gat", "model.graph.hidden": 8, "model.graph.heads": 
              "model.graph.attention_dropout": 0.6}
 GAT_PEER = ["--kind", "gat", "--hidden", 8, "--heads", 8, "--dropout", 0.6, "--attention-dropout", 0.6]
 SPLITLESS = {"data.graphs.split": "", "train.evaluation.batches": 0}
+SAGE = GCN | SPLITLESS | {"model.kind": "sage", "model.graph.hidden": 64, "data.graphs.batch": "neighbors:512:10,10"}
 SCHNET = {"data.graphs.split": "", "train.evaluation.batches": 0, "train.schedule.warmup_steps": 0}
 SCHNET_PEER = ["--kind", "schnet", "--layers", 6, "--hidden", 128, "--batch", 128]
 CASES = {
@@ -57,6 +58,7 @@ CASES = {
     "gat-dblp": Case("dblp", "gcn-cora", GAT | SPLITLESS, GAT_PEER, BATCHES),
     "gin-nci1": Case("nci1", "gin-nci1", {"data.graphs.batch": "count:128", "model.graph.hidden": 64, **SPLITLESS},
                      ["--kind", "gin", "--layers", 4, "--hidden", 64, "--batch", 128], BATCHES),
+    "sage-sampled": Case("dblp", "gcn-cora", SAGE, ["--seeds", 512, "--fanout", "10,10", "--hidden", 64], {"dgl": []}),
     "schnet-exact": Case("qm9", "schnet-qm9", SCHNET | {"model.graph.filter_points": 0}, SCHNET_PEER, BATCHES),
     "schnet-table": Case("qm9", "schnet-qm9", SCHNET | {"model.graph.filter_points": 1024}, SCHNET_PEER, BATCHES),
 }
@@ -79,6 +81,8 @@ def measure_ramet(case, args, processors):
 
 
 def peer_command(case, runner, args):
+    if runner == "dgl":
+        return [args.dgl, "bench/peers/dgl_sage.py", "--set", case.set, *case.peer, "--steps", args.steps, "--threads", args.threads]
     return [sys.executable, "bench/peers/torch_graph_train.py", "--set", case.set, *case.peer, *case.runners[runner], "--steps",
             args.steps, "--threads", args.threads]
 
@@ -124,6 +128,7 @@ def main():
     parser.add_argument("--data", default=os.environ.get("RAMET_DATA", ""), help="folder of the data (default: RAMET_DATA)")
     parser.add_argument("--only", choices=list(CASES), action="append")
     parser.add_argument("--without", action="append", default=[], help="leave out a configuration of the peer: compiled, for one")
+    parser.add_argument("--dgl", default="", help="python of an environment with DGL, for sage-sampled")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--threads", type=int, default=2)
@@ -133,7 +138,7 @@ def main():
     prepare(args.data)
     if args.prepare:
         return 0
-    names = args.only or list(CASES)
+    names = args.only or [name for name, case in CASES.items() if args.dgl or "dgl" not in case.runners]
     if args.warm:
         args.steps = 1
         for name in names:

@@ -23,6 +23,7 @@
 #include "ramet/ops/build_reductions.h"
 #include "ramet/ops/build_resize.h"
 #include "ramet/ops/build_shapes.h"
+#include "ramet/ops/polygamma.h"
 
 namespace ramet::bench {
 
@@ -82,6 +83,7 @@ inline void add_basic_functions(FunctionTable& table) {
   add_function(table, "reduce_mean",
                [](const Arguments& a) { return reduce_mean(a[0], a.ints("axes"), a.flag("keep_dims")); });
   add_function(table, "xlogy", [](const Arguments& a) { return xlogy(a[0], a[1]); });
+  add_function(table, "polygamma", [](const Arguments& a) { return polygamma(a[0], a.integer("order", 0)); });
   add_function(table, "nan_to_num", [](const Arguments& a) {
     const auto bound = [&](const char* name) {
       return a.attributes().contains(name) ? std::optional(a.number(name, 0)) : std::nullopt;

@@ -172,9 +172,9 @@ int main(int count, char** words) try {
               work.model.flops_per_token * work.samples / seconds * 1e-9);
   std::printf("planned %s, peak resident %s\n\n", format_size(engine.executable().planned_bytes()).c_str(),
               format_size(measured_peak_bytes()).c_str());
-  std::printf(
-      "%s",
-      profile_text(wanted.nodes ? engine.profile_by_node() : engine.profile_by_kernel(), wanted.steps, wanted.nodes ? 400 : 40).c_str());
+  std::printf("%s", profile_text(wanted.nodes ? engine.profile_by_node() : engine.profile_by_kernel(), wanted.steps,
+                                 wanted.nodes ? 400 : 40)
+                        .c_str());
   return 0;
 } catch (const std::exception& fault) {
   std::fprintf(stderr, "%s\n", fault.what());

@@ -17,6 +17,7 @@ import argparse
 import json
 import math
 import pathlib
+import shutil
 import signal
 import statistics
 import struct
@@ -47,26 +48,27 @@ def variants(args):
     }
 
 
-def operations(layers, hidden, density=1.0):
+def operations(layers, hidden, density=1.0, length=LENGTH):
     """Of a sequence, forward and backward, by Dietrich et al."""
-    return 6 * LENGTH * density * 12 * layers * hidden ** 2 + 12 * layers * LENGTH ** 2 * hidden
+    return 6 * length * density * 12 * layers * hidden ** 2 + 12 * layers * length ** 2 * hidden
 
 
 class Bench:
     def __init__(self, args):
         self.args, self.until = args, time.monotonic() + args.seconds
-        self.folder = ROOT / "build/sparse" / f"{args.model}-{args.steps}-{args.density:g}"
+        self.folder = ROOT / "build/sparse" / f"{args.model}-{args.vocabulary}-{args.steps}-{args.density:g}"
         self.ramet = args.build / "ramet"
 
     def corpus(self):
         """The demo's text with a vocabulary of the model's kind."""
         kind = {"gpt2": "bpe", "bert": "wordpiece"}[self.args.model]
         demo = ROOT / "build/demo"
-        vocabulary, corpus = demo / f"sparse-{kind}", demo / f"sparse-{kind}-corpus"
+        name = f"sparse-{kind}-{self.args.vocabulary}"
+        vocabulary, corpus = demo / name, demo / f"{name}-corpus"
         if not (corpus / "manifest.json").exists():
             self.do("scripts/demo_corpus.py", "--out", demo / "text", "--sources", "king-james,world-english")
             texts = sorted((demo / "text").glob("*.txt"))
-            self.do(self.ramet, "vocab", "--kind", kind, "--size", 4096, "--out", vocabulary, *texts)
+            self.do(self.ramet, "vocab", "--kind", kind, "--size", self.args.vocabulary, "--out", vocabulary, *texts)
             self.do(self.ramet, "corpus", "--tokenizer", vocabulary, "--heldout", 0.02, "--replace", "--out", corpus, *texts)
         return corpus
 
@@ -75,19 +77,19 @@ class Bench:
         if done.returncode != 0:
             sys.exit(f"{command[0]} failed:\n{done.stderr[-2000:]}")
 
-    def settings(self, variant, rate, seed):
+    def settings(self, variant, rate, seed, steps):
         args = self.args
-        common = {"data.kind": "text", "data.corpus": self.corpus(), "data.sequence_length": LENGTH, "train.steps": args.steps,
+        common = {"data.kind": "text", "data.corpus": self.corpus(), "data.sequence_length": LENGTH, "train.steps": steps,
                   "train.micro_batch": args.micro_batch, "train.seed": seed, "train.precision": "f32",
                   "train.optimizer.beta2": args.beta2, "train.schedule.kind": "linear", "train.schedule.learning_rate": rate,
-                  "train.schedule.warmup_steps": args.steps // 10, "train.schedule.end": 0, "train.evaluation.every": 0,
-                  "train.evaluation.batches": args.batches, "train.checkpoint.every": max(50, args.steps // 10)}
+                  "train.schedule.warmup_steps": steps // 10, "train.schedule.end": 0, "train.evaluation.every": 0,
+                  "train.evaluation.batches": args.batches, "train.checkpoint.every": max(50, steps // 10)}
         if args.model == "bert":
             common |= {"data.next_sentence": "false", "data.masking.probability": 0.3}
         return common | variant
 
-    def train(self, name, variant, rate, seed):
-        """The run's end and its steps; None when the time is up before."""
+    def train(self, name, variant, rate, seed, steps=None):
+        """The run's end and its steps; None when the time is up before. `steps`: of the run, where it is not a whole one."""
         folder = self.folder / f"{name.replace(', ', '-').replace(' ', '-')}-{rate:g}-{seed}"
         log, problems = (folder.parent / (folder.name + ending) for ending in (".jsonl", ".errors"))
         lines = self.lines(log)
@@ -95,8 +97,12 @@ class Bench:
             if time.monotonic() >= self.until:
                 return None
             folder.parent.mkdir(parents=True, exist_ok=True)
-            words = [f"--set={key}={value}" for key, value in self.settings(variant, rate, seed).items()]
-            start = ["--resume", folder] if any(folder.glob("checkpoints/*")) else [EXAMPLES[self.args.model], *words, "--run", folder]
+            words = [f"--set={key}={value}" for key, value in self.settings(variant, rate, seed, steps or self.args.steps).items()]
+            if any(folder.glob("checkpoints/*")):
+                start = ["--resume", folder]
+            else:
+                shutil.rmtree(folder, ignore_errors=True)  # of a run that was stopped before its first checkpoint
+                start = [EXAMPLES[self.args.model], *words, "--run", folder]
             command = [self.ramet, "train", *start, "--threads", self.args.threads, "--json"]
             with log.open("a") as out, problems.open("w") as errors:
                 work = subprocess.Popen([str(word) for word in command], stdout=out, stderr=errors, cwd=ROOT)
@@ -139,6 +145,22 @@ def welch(lower, higher):
     t = (statistics.mean(higher) - statistics.mean(lower)) / math.sqrt(sum(parts))
     degrees = sum(parts) ** 2 / sum(part ** 2 / (len(each) - 1) for part, each in zip(parts, (lower, higher)))
     return t, degrees, student_tail(t, degrees)
+
+
+def paired(lower, higher):
+    """The test of the differences of runs of the same seed, which see the same text in the same order: t, degrees, one-sided p."""
+    differences = [b - a for a, b in zip(lower, higher)]
+    t = statistics.mean(differences) / (statistics.stdev(differences) / math.sqrt(len(differences)))
+    return t, len(differences) - 1, student_tail(t, len(differences) - 1)
+
+
+def after_changes(steps, every, before=3):
+    """The loss of training by steps since a change of the patterns, less the mean of the `before` steps up to it; the mean
+    of all changes of a run of 40 or more steps that are followed by a whole period."""
+    losses = {step["step"]: step["loss"] for step in steps}
+    changes = [at for at in range(every, len(steps) - every + 1, every) if at >= before]
+    base = {at: statistics.mean(losses[at - i] for i in range(before)) for at in changes}
+    return [(after, statistics.mean(losses[at + after] - base[at] for at in changes)) for after in range(1, every + 1)] if changes else []
 
 
 ORDERINGS = [("dynamic below static", "dynamic 1", "static 1"), ("block 1 below 4", "dynamic 1", "dynamic 4"),
@@ -219,7 +241,13 @@ def pictures(bench, results, densities):
     files = {"operations.svg": chart({name: [(cost.get(name, sparse), run["loss"]) for run in runs] for name, runs in results.items()},
                                      "operations a sequence", "held-out loss", log_x=True, marks=True),
              "time.svg": chart({name: [(run["seconds"], run["loss"]) for run in runs] for name, runs in results.items()},
-                               "seconds of all steps", "held-out loss", marks=True)}
+                               "seconds of all steps", "held-out loss", marks=True),
+             "runs.svg": chart({name: [(number, run["loss"]) for run in runs] for number, (name, runs) in enumerate(results.items())},
+                               "runs, each at its place in the list", "held-out loss", marks=True)}
+    changes = {name: after_changes(results[name][0]["steps"], max(1, args.steps // args.updates))
+               for name in ("static 1", "dynamic 1", "dynamic 1, shared steps") if name in results}
+    if all(changes.values()) and len(changes) > 1:
+        files["change.svg"] = chart(changes, "steps since a change of the patterns", "loss of training, less that before")
     losses = {name: runs[0]["steps"] for name, runs in results.items()}
     window = max(1, args.steps // 50)
     files["loss.svg"] = chart({name: [(steps[i]["step"], statistics.mean(step["loss"] for step in steps[max(0, i - window):i + 1]))
@@ -247,11 +275,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=list(WEIGHTS), default="gpt2")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--from-seed", type=int, default=1, help="the first one, so that several processes may share the work")
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--updates", type=int, default=80, help="changes of the patterns in a run")
     parser.add_argument("--density", type=float, default=0.1)
     parser.add_argument("--densities", type=float, nargs="*", default=[], help="further densities of a static and a dynamic run")
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-3, 2e-3, 4e-3], help="of which the best is taken")
+    parser.add_argument("--rate-steps", type=int, help="steps of the runs that choose the rates: all, unless given")
+    parser.add_argument("--vocabulary", type=int, default=4096)
     parser.add_argument("--beta2", type=float, default=0.999, help="Adam's: with 0.999 a shared number of steps matters most")
     parser.add_argument("--micro-batch", type=int, default=16)
     parser.add_argument("--batches", type=int, default=64, help="held-out micro-batches")
@@ -267,19 +298,22 @@ def main():
         """The learning rate of a family, by one run each."""
         if len(args.rates) == 1:
             return args.rates[0]
-        runs = [bench.train(name, variants(args)[name], rate, 0) for rate in args.rates]
+        runs = [bench.train(f"rate of {name}", variants(args)[name], rate, 0, args.rate_steps) for rate in args.rates]
         if None in runs:
             return None
         print(json.dumps({"rates_of": name} | {f"{run['rate']:g}": round(run["loss"], 4) for run in runs}), flush=True)
         return min(runs, key=lambda run: run["loss"])["rate"]
 
     rates = {}
-    for family, name in {"dense": "dense", "sparse": "static 1"}.items():
+    families = {"dense": "dense", "sparse": "static 1"}
+    if args.only:
+        families = {family: name for family, name in families.items() if any((each == "dense") == (family == "dense") for each in every)}
+    for family, name in families.items():
         rates[family] = best_rate(name)
         if rates[family] is None:
             return NOT_DONE
     results = {name: [] for name in every}
-    for seed in range(1, args.seeds + 1):
+    for seed in range(args.from_seed, args.seeds + 1):
         for name, variant in every.items():
             run = bench.train(name, variant, rates["dense" if name == "dense" else "sparse"], seed)
             if run is None:
@@ -297,6 +331,7 @@ def main():
         losses = [run["loss"] for run in runs]
         last = next((step["explored"] for step in reversed(runs[0]["steps"]) if "explored" in step), None)
         print(json.dumps({"run": name, "rate": runs[0]["rate"], "mean": round(statistics.mean(losses), 4), "losses": [round(loss, 4) for loss in losses],
+                          "operations": operations(2, 128) if name == "dense" else operations(4, 256, args.density),
                           "step_ms": round(1000 * statistics.median(step["step_seconds"] for step in runs[0]["steps"]), 1),
                           **({} if last is None else {"explored": round(last, 3)})}), flush=True)
     for (name, density), loss in sorted(densities.items()):
@@ -306,9 +341,11 @@ def main():
             continue
         a, b = ([run["loss"] for run in results[name]] for name in (lower, higher))
         line = {"ordering": text, "difference": round(statistics.mean(b) - statistics.mean(a), 4)}
-        if args.seeds > 1:
+        if len(a) > 1:
             t, degrees, p = welch(a, b)
-            line |= {"t": round(t, 2), "degrees": round(degrees, 1), "p": round(p, 5), "shows": p < 0.05}
+            t_paired, _, p_paired = paired(a, b)
+            line |= {"t": round(t, 2), "degrees": round(degrees, 1), "p": round(p, 5), "shows": p < 0.05,
+                     "t_paired": round(t_paired, 2), "p_paired": round(p_paired, 5)}
         print(json.dumps(line))
     print(json.dumps({"pictures": [str(bench.folder / name) for name in pictures(bench, results, densities)]}))
     return 0

@@ -7,7 +7,8 @@
 Both sides keep f32 weights, compute products in bf16 (PyTorch: autocast, fused AdamW) and clip no gradients. Each round runs Ramet, PyTorch
 eager and PyTorch compiled once, each as a process of its own on the same processors; the ratio is that of the medians over
 rounds, against the better of PyTorch's two. Also shown: seconds of the export, the import and the compilation, the time
-until the first step is done, the time that a Python call of a step takes beside the step itself, and peak memory (of both
+until the first step is done, the time that a Python call of a step takes beside the step itself, the hash of Ramet's weights
+after all steps (other options of memory and layout must give the same), and peak memory (of both
 with the interpreter and the libraries, which imported_bytes counts; of Ramet also with the module, unless it is released,
 and what torch.export needed).
 
@@ -55,6 +56,7 @@ def words_of(args, case, side):
 
 
 def compare(case, runners, measured, rounds):
+    hashes = {each.pop("weights_hash", None) for each in measured["ramet"]}
     medians = {name: {key: statistics.median(each[key] for each in measured[name]) for key in measured[name][0]}
                for name in runners}
     peer = min((name for name in runners if name != "ramet"), key=lambda name: medians[name]["step_seconds"])
@@ -64,6 +66,7 @@ def compare(case, runners, measured, rounds):
             "speed_ratio": round(theirs["step_seconds"] / ours["step_seconds"], 3),
             "memory_ratio": round(ours["peak_bytes"] / theirs["peak_bytes"], 3),
             "memory_ratio_without_imports": round(own(ours) / own(theirs), 3),
+            "weights_hash": " and ".join(sorted(filter(None, hashes))),
             "overhead_share": round(ours["overhead_seconds"] / ours["step_seconds"], 5),
             **{name: {key: round(value, 4) for key, value in each.items()} for name, each in medians.items()}}
 

@@ -5,10 +5,11 @@ usage: scripts/graphs.py [--data DIR] [--only TEXT] [--seeds N] [--full] [--work
 
 Every training that ends adds a line to results.jsonl in the work folder. A later call reads the file and does only what
 is missing, so the script may be interrupted at any time. DIR (default: RAMET_DATA) holds the folders planetoid,
-tudatasets and qm9. --seeds N takes N seeds where a protocol has more; --full adds the runs that take hours.
+tudatasets, qm9 and moleculenet (whose figures need what `make molecules` builds). --seeds N takes N seeds where a protocol has more; --full adds the runs that take hours.
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -38,6 +39,10 @@ def planetoid(name):
     return ["planetoid", "planetoid", "--name", name], "normalise=x,self-loops,gcn"
 
 
+def molecules(file, column, split):
+    return ["molecules", f"moleculenet/{file}.csv", "--targets", column], f"split={split}"
+
+
 SETS = {
     "cora": planetoid("cora"),
     "citeseer": planetoid("citeseer"),
@@ -45,6 +50,10 @@ SETS = {
     "proteins": (["tu", "tudatasets/PROTEINS", "--splits", "tudatasets/splits/PROTEINS_full_splits.json"], ""),
     "qm9-small": (["qm9", "qm9"], "sample=24000:1,radius=10,split=20000:2000:2000:1"),
     "qm9": (["qm9", "qm9"], "radius=10,split=110000:10000:10831:1"),
+} | {f"{name}-{seed}": molecules(file, column, split.format(seed=seed)) for seed in range(5) for name, file, column, split in (
+    ("esol", "ESOL_delaney-processed", "measured log solubility in mols per litre", "902:113:113:{seed}"),
+    ("freesolv", "FreeSolv_SAMPL", "expt", "514:64:64:{seed}"),
+    ("lipophilicity", "Lipophilicity", "exp", "3360:420:420:{seed}"))
 }
 NODES = {"train.evaluation.every": 100000}
 GAT = NODES | {"model.kind": "gat", "model.graph.hidden": 8, "model.graph.heads": 8, "model.graph.dropout": 0.6,
@@ -65,6 +74,10 @@ FIGURES = [
     Figure("GraphSAGE, Citeseer", "gcn-cora", "citeseer", SAGE, 100, "accuracy", "none of this protocol"),
     Figure("GIN, NCI1, ten folds", "gin-nci1", "nci1", GIN, 10, "accuracy", "80.0 % +- 1.4 (Errica et al., ICLR 2020)", FOLD),
     Figure("GIN, PROTEINS, ten folds", "gin-nci1", "proteins", GIN, 10, "accuracy", "73.3 % +- 4.0 (Errica et al.)", FOLD),
+    *(Figure(f"GINE, {name}, five random splits", "gine-esol", name.lower() + "-{run}", {"train.evaluation.every": 1000000,
+             "train.evaluation.batches": 100}, 5, "squared", f"{published} (MoleculeNet); {chemprop} (chemprop)")
+      for name, published, chemprop in (("ESOL", "0.58 +- 0.03", "0.555 +- 0.047"), ("FreeSolv", "1.15 +- 0.12", "1.075 +- 0.054"),
+                                        ("Lipophilicity", "0.655 +- 0.036", "0.555 +- 0.023"))),
     Figure("SchNet, QM9 gap, 20,000 molecules", "schnet-qm9", "qm9-small", SMALL, 3, "absolute", "none of this size"),
     Figure("SchNet, QM9 U0, 20,000 molecules", "schnet-qm9", "qm9-small", SMALL | ENERGY, 3, "absolute", "none of this size"),
     Figure("SchNet, QM9 gap, 110,000 molecules, 100 epochs", "schnet-qm9", "qm9",
@@ -75,11 +88,12 @@ FIGURES = [
 
 def prepare(name, data, work, program):
     """The graph set, made once."""
-    out = work / f"{name}.safetensors"
+    (kind, path, *more), changes = SETS[name]
+    out = work / name / "molecules.safetensors" if kind == "molecules" else work / f"{name}.safetensors"
     if not out.exists():
-        (kind, path, *more), changes = SETS[name]
         words = [data / word if word.startswith("tudatasets") else word for word in more]
-        command = [program, "graphs", "prepare", kind, data / path, *words, "--out", out]
+        command = [program, "molecules", data / path, *words, "--out", out.parent] if kind == "molecules" else \
+            [program, "graphs", "prepare", kind, data / path, *words, "--out", out]
         subprocess.run([*map(str, command), *(["--apply", changes] if changes else [])], check=True, stdout=sys.stderr)
     return out
 
@@ -106,9 +120,12 @@ def tell(figures, results):
         values = [value for run in range(figure.runs) if (value := results.get((figure.name, run))) is not None]
         if not values:
             continue
+        if figure.metric == "squared":
+            values = [math.sqrt(value) for value in values]
         spread = statistics.stdev(values) if len(values) > 1 else 0
         mean = statistics.mean(values)
-        here = f"{100 * mean:.1f} % +- {100 * spread:.1f}" if figure.metric == "accuracy" else f"{1000 * mean:.1f} meV +- {1000 * spread:.1f}"
+        here = {"accuracy": f"{100 * mean:.1f} % +- {100 * spread:.1f}", "squared": f"RMSE {mean:.3f} +- {spread:.3f}",
+                "absolute": f"{1000 * mean:.1f} meV +- {1000 * spread:.1f}"}[figure.metric]
         print(f"| {figure.name} | {len(values)} | {here} | {figure.published} |")
 
 
@@ -135,7 +152,7 @@ def main():
             for run in range(min(figure.runs, args.seeds)):
                 if (figure.name, run) in results:
                     continue
-                graphs = prepare(figure.set, data, work, args.program)
+                graphs = prepare(figure.set.format(run=run), data, work, args.program)
                 value, seconds = train(figure, run, graphs, work, args.program, args.threads)
                 results[figure.name, run] = value
                 with open(log, "a", encoding="utf-8") as file:

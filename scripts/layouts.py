@@ -66,6 +66,10 @@ MODELS = {
     # The same with patterns that change.
     "gpt2-f32-evolve": {"model.kind": "gpt2", "model.preset": "mini", "train.precision": "f32", "train.optimizer.kind": "adamw",
                         "sparse.weights": "transformer.h.*", "sparse.density": 0.2, "sparse.cells": 8, "sparse.every": 1},
+    "bert-bf16-evolve": {"model.kind": "bert", "model.preset": "mini", "train.precision": "bf16", "train.optimizer.kind": "adamw",
+                         "train.weights": "split", "sparse.weights": "bert.encoder.*", "sparse.density": 0.4, "sparse.block": 2,
+                         "sparse.cells": 8, "sparse.every": 1, "sparse.regrow": "gradient", "sparse.first_density": 0.7,
+                         "sparse.ramp_from": 0.0, "sparse.ramp_until": 1.0},
 }
 ALL_SIZES = 6  # of the models, so many on the other sizes too
 # Networks with sizes of their own: batch norms with running statistics, attention, skips over many parts, recurrent layers.
@@ -106,7 +110,13 @@ EMBEDDINGS = {
                              "model.knowledge.penalty": 0.01, "data.triples.group": 8, "data.triples.reciprocal": True,
                              "train.precision": "bf16", "train.optimizer.kind": "adagrad"},
 }
-for settings in EMBEDDINGS.values():
+# The table of entities in shards, which layouts deal to devices.
+SHARDED = {
+    "rotate-shards": {"model.kind": "rotate", "model.knowledge.width": 12, "model.knowledge.shards": 8, "model.knowledge.margin": 3,
+                      "model.knowledge.temperature": 0.5, "data.triples.group": 16, "data.triples.negatives": 24, "train.precision": "f32",
+                      "train.optimizer.kind": "adam", "train.micro_batch": 8},
+}
+for settings in (EMBEDDINGS | SHARDED).values():
     settings |= {"data.kind": "triples", "data.triples.set": "triples.safetensors"}
 COMMON = {
     "data.kind": "synthetic",
@@ -174,6 +184,12 @@ EMBEDDING_LAYOUTS = [
     ("r=2 rts=optimizer offload=optimizer", 0), ("t=4 r=2 rts=optimizer offload=weights,optimizer streaming=STREAM", 0), ("r=2", 2), ("t=2", 2),
     ("t=2 r=2", 4), ("r=4 rts=weights,grads,optimizer", 4),
 ]
+SHARD_LAYOUTS = [
+    ("threads=2", 0), ("g=2", 0), ("g=4", 0), ("g=8", 0), ("t=2", 0), ("t=4", 0), ("r=2", 0), ("r=4", 0), ("g=2 r=2", 0), ("g=4 r=2", 0),
+    ("g=2 r=4", 0), ("g=2 recompute=all", 0), ("g=2 offload=optimizer", 0), ("g=4 offload=optimizer streaming=STREAM", 0),
+    ("g=2 r=2 rts=optimizer", 0), ("g=2 r=2 rts=weights,grads,optimizer", 0), ("g=4 r=2 rts=optimizer offload=optimizer", 0),
+    ("g=2", 2), ("g=4", 4), ("g=8", 4), ("g=2 r=2", 4), ("g=4", 2),
+]
 ODD = [
     ("t=2", 0), ("t=4", 0), ("t=8", 0), ("t=4x2", 0), ("t=4 sequence=true", 0), ("p=2 t=2 r=2", 4),
     ("t=4 phases=4 recompute=layer offload=weights,grads,optimizer,activations streaming=STREAM", 0),
@@ -219,10 +235,10 @@ class Matrix:
         path = self.work / f"{model}-{size}.toml"
         if path.exists():
             return path
-        settings = {**COMMON, **(OF_GRAPHS if model in GRAPHS else {}), **(MODELS | NETWORKS | GRAPHS | EMBEDDINGS)[model]}
+        settings = {**COMMON, **(OF_GRAPHS if model in GRAPHS else {}), **(MODELS | NETWORKS | GRAPHS | EMBEDDINGS | SHARDED)[model]}
         if model in GRAPHS:
             self.prepare_molecules()
-        if model in EMBEDDINGS:
+        if model in EMBEDDINGS | SHARDED:
             self.make_triples()
         if size == "own":
             settings |= {"train.lanes": 8, "train.chunks": 4, "train.accumulation": 8}
@@ -315,7 +331,8 @@ class Matrix:
             models, networks = itertools.cycle(MODELS), itertools.cycle([*NETWORKS, *GRAPHS])
             return [(next(models), "eight", *each) for each in QUICK] + [(next(networks), "own", *each) for each in QUICK]
         return [(model, "own", *each) for model in (*NETWORKS, *GRAPHS) for each in NETWORK_LAYOUTS] + [
-            (model, "own", *each) for model in EMBEDDINGS for each in EMBEDDING_LAYOUTS] + [(model, size, *each) for size, layouts in (("eight", EIGHT), ("odd", ODD), ("six", SIX))
+            (model, "own", *each) for model in EMBEDDINGS for each in EMBEDDING_LAYOUTS] + [
+            (model, "own", *each) for model in SHARDED for each in SHARD_LAYOUTS] + [(model, size, *each) for size, layouts in (("eight", EIGHT), ("odd", ODD), ("six", SIX))
                 for model in (MODELS if size == "eight" else list(MODELS)[:ALL_SIZES]) for each in layouts]
 
 

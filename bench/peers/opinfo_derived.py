@@ -118,9 +118,7 @@ def _(p, a, order):
 
 @entry("polygamma")
 def _(p, a, n):
-    if n > 1:
-        raise Refused("second and higher derivatives of digamma")
-    return p.same(a, "trigamma" if n else "digamma")
+    return p.same(a, "polygamma", order=n)
 
 
 @entry("isin")

@@ -2,7 +2,7 @@
 
 Prints one JSON object: the median seconds of a step, seconds until the first step is done (with export, import and
 compilation, which Ramet's side gives one by one, or torch.compile), the overhead of Python (Ramet: the call's time without
-the step's own), peak memory of the process, and what it took before there was a model.
+the step's own), peak memory of the process, what it took before there was a model, and the hash of Ramet's weights in the end.
 """
 
 import argparse
@@ -58,6 +58,7 @@ def ramet_step(module, optimizer, batch, args, found):
         began = time.perf_counter()
         result = step(**batch)
         return time.perf_counter() - began - result.seconds
+    run.weights_hash = step.weights_hash
     return run
 
 
@@ -112,8 +113,11 @@ def main():
         began = time.perf_counter()
         overheads.append(run())
         seconds.append(time.perf_counter() - began)
+    peak = peak_bytes()
+    if args.side == "ramet":
+        found["weights_hash"] = run.weights_hash()
     print(json.dumps(found | {"step_seconds": statistics.median(seconds), "ready_seconds": ready,
-                              "overhead_seconds": statistics.median(overheads), "peak_bytes": peak_bytes()}))
+                              "overhead_seconds": statistics.median(overheads), "peak_bytes": peak}))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,9 @@ struct TorchModule {
   std::string loss{};
   /// The loss is a mean over this many items of a micro-batch: name of a scalar output; "": over samples.
   std::string loss_items{};
+  /// With `training`: outputs, no scalars, that each step gives (StepResult::outputs). They take memory of every
+  /// micro-batch.
+  std::vector<std::string> step_outputs{};
   /// Meaning of weights' dimensions for tensor shards: pattern of weights' names, and one axis a dimension. The first
   /// pattern that matches counts. Weights without axes stay whole.
   std::vector<std::pair<std::string, std::vector<WeightAxis>>> axes{};

@@ -79,6 +79,10 @@ struct StepResult {
   double seconds = 0;
   bool skipped = false;  ///< gradients overflowed under an automatic loss scale: no weight changed
   Metrics metrics;       ///< of the model
+  /// Those that the model was asked for (TorchModule::step_outputs), computed before the update: the samples of the
+  /// step in order; of an output without samples an entry for each micro-batch, where there are several. Empty after a
+  /// step that was skipped.
+  Arrays outputs{};
 };
 
 /// Learning rates of one step, instead of the schedule's.

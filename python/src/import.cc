@@ -77,12 +77,13 @@ void bind_import(nb::module_& m) {
   const auto module_of = [](const std::string& name, std::string training, std::string evaluation,
                             const std::vector<const PyTorchTensor*>& tensors, std::vector<std::string> outputs,
                             const std::string& loss, const std::string& loss_items, const AxesArgument& axes,
-                            std::vector<std::string> parts, uint64_t seed) {
+                            std::vector<std::string> parts, uint64_t seed, std::vector<std::string> step_outputs) {
     ramet::TorchModule module;
     module.name = name, module.training = std::move(training), module.evaluation = std::move(evaluation);
     for (const PyTorchTensor* tensor : tensors) module.tensors.push_back(tensor->tensor);
     module.outputs = std::move(outputs), module.loss = loss, module.loss_items = loss_items;
     module.axes = axes_of(axes), module.parts = std::move(parts), module.seed = seed;
+    module.step_outputs = std::move(step_outputs);
     return module;
   };
   m.def(
@@ -90,9 +91,10 @@ void bind_import(nb::module_& m) {
       [=](const std::string& name, std::string training, std::string evaluation,
           const std::vector<const PyTorchTensor*>& tensors, std::vector<std::string> outputs, const std::string& loss,
           const std::string& loss_items, const AxesArgument& axes, std::vector<std::string> parts, uint64_t seed,
-          bool predicts) {
-        ramet::TorchModule module = module_of(name, std::move(training), std::move(evaluation), tensors,
-                                              std::move(outputs), loss, loss_items, axes, std::move(parts), seed);
+          bool predicts, std::vector<std::string> step_outputs) {
+        ramet::TorchModule module =
+            module_of(name, std::move(training), std::move(evaluation), tensors, std::move(outputs), loss, loss_items,
+                      axes, std::move(parts), seed, std::move(step_outputs));
         module.predicts = predicts;
         const nb::gil_scoped_release released;
         return ramet::import_torch(module);
@@ -100,22 +102,47 @@ void bind_import(nb::module_& m) {
       nb::kw_only(), "name"_a = "module", "training"_a = "", "evaluation"_a = "",
       "tensors"_a = std::vector<const PyTorchTensor*>{}, "outputs"_a = std::vector<std::string>{}, "loss"_a = "",
       "loss_items"_a = "", "axes"_a = AxesArgument{}, "parts"_a = std::vector<std::string>{}, "seed"_a = uint64_t(0),
-      "predicts"_a = true,
+      "predicts"_a = true, "step_outputs"_a = std::vector<std::string>{},
       "A module that torch.export has traced as a model of Ramet (see ramet/import.h). `training` and `evaluation` are "
       "the texts of models/model.json of a .pt2 file.");
   m.def(
       "load_torch",
       [=](const std::filesystem::path& path, const std::string& name, std::vector<std::string> outputs,
           const std::string& loss, const std::string& loss_items, const AxesArgument& axes,
-          std::vector<std::string> parts, uint64_t seed) {
-        const ramet::TorchModule module =
-            module_of(name, "", "", {}, std::move(outputs), loss, loss_items, axes, std::move(parts), seed);
+          std::vector<std::string> parts, uint64_t seed, std::vector<std::string> step_outputs) {
+        const ramet::TorchModule module = module_of(name, "", "", {}, std::move(outputs), loss, loss_items, axes,
+                                                    std::move(parts), seed, std::move(step_outputs));
         const nb::gil_scoped_release released;
         return ramet::load_torch(path.string(), module);
       },
       "path"_a, nb::kw_only(), "name"_a = "module", "outputs"_a = std::vector<std::string>{}, "loss"_a = "",
       "loss_items"_a = "", "axes"_a = AxesArgument{}, "parts"_a = std::vector<std::string>{}, "seed"_a = uint64_t(0),
+      "step_outputs"_a = std::vector<std::string>{},
       "Reads a .pt2 file that ramet.torch.save or torch.export.save wrote.");
+  m.def(
+      "load_onnx",
+      [](const std::filesystem::path& path, const std::map<std::string, int64_t>& bind, const std::string& loss,
+         const std::vector<std::string>& train, const std::vector<std::string>& freeze) {
+        const nb::gil_scoped_release released;
+        return ramet::load_onnx(path.string(), {.bind = bind, .loss = loss, .train = train, .freeze = freeze});
+      },
+      "path"_a, nb::kw_only(), "bind"_a = std::map<std::string, int64_t>{}, "loss"_a = "",
+      "train"_a = std::vector<std::string>{}, "freeze"_a = std::vector<std::string>{},
+      "Reads an ONNX file. `bind` gives extents of named dimensions, `loss` an output or "
+      "'cross_entropy:LOGITS:LABELS'; `train` and `freeze` are patterns of initializers.");
+  m.def(
+      "save_onnx",
+      [](const ramet::Model& model, const std::filesystem::path& path, const std::string& program, int64_t opset,
+         bool external_data, const std::filesystem::path& weights) {
+        const nb::gil_scoped_release released;
+        ramet::save_onnx(
+            model, path.string(),
+            {.program = program, .opset = opset, .external_data = external_data, .weights = weights.string()});
+      },
+      "model"_a, "path"_a, nb::kw_only(), "program"_a = "", "opset"_a = int64_t(20), "external_data"_a = false,
+      "weights"_a = std::filesystem::path(),
+      "Writes a model as an ONNX file. `weights` is a file of Training.save_weights; without it the file has the "
+      "numbers that the model holds.");
   m.def("torch_operators", &ramet::torch_operators, "The ATen operators that Ramet takes, such as \"aten.conv2d\".");
 }
 

@@ -168,6 +168,9 @@ void bind_results(nb::module_& m) {
       .def_ro("skipped", &StepResult::skipped, "Gradients overflowed under an automatic loss scale: no weight changed.")
       .def_prop_ro(
           "metrics", [](const StepResult& self) { return dict_of(self.metrics); }, "Of the model, by name.")
+      .def_prop_ro(
+          "outputs", [](const StepResult& self) { return to_python(self.outputs, false); },
+          "Arrays that the model was asked for, by name (`step_outputs` of import_torch).")
       .def("__repr__", [](const StepResult& self) {
         return "<ramet.StepResult step " + std::to_string(self.step) + ", loss " + std::to_string(self.loss) + ">";
       });

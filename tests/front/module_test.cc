@@ -5,8 +5,10 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
+#include "ramet/front/step_outputs.h"
 #include "ramet/front/torch_json.h"
 #include "ramet/kernel/interpret.h"
+#include "ramet/model/step_outputs.h"
 #include "ramet/transform/filled_state.h"
 
 namespace ramet::tests {
@@ -143,6 +145,22 @@ TEST(Module, BuffersChangeAsTheProgramSays) {
   for (const char* name : {"steps", "running", "latest", "memory"})
     EXPECT_TRUE(imported.model.forward.find_output(name)) << name;
   EXPECT_EQ(find(imported.model.states, "offsets"), nullptr) << "small constants stand in the graph";
+}
+
+TEST(Module, OutputsOfStepsAreNoPartOfTheModel) {
+  const std::string step_logits = std::string(model::kStepOutput) + "logits";
+  const ImportedModel imported = front::import_module(mlp(), {"logits", "logits"}), plain = front::import_module(mlp());
+  EXPECT_THAT(model::step_outputs(imported.model.forward), ElementsAre(step_logits));
+  EXPECT_THAT(model::step_outputs(plain.model.forward), ElementsAre());
+  const auto& forward = imported.model.forward;
+  const auto& predict = imported.model.programs.at(0).graph;
+  EXPECT_EQ(forward.type(forward.find_output(step_logits)->value), predict.type(predict.find_output("logits")->value));
+  EXPECT_EQ(imported.model.evaluate.find_output(step_logits), nullptr);
+  EXPECT_EQ(imported.model.identity(), plain.model.identity());
+  EXPECT_THAT(message([&] { front::import_module(mlp(), {"loss"}); }),
+              HasSubstr("an output of steps that is one number"));
+  EXPECT_THAT(message([&] { front::import_module(mlp(), {"states"}); }),
+              HasSubstr("no output of this name; found 'states'; expected logits"));
 }
 
 TEST(Module, PartsAreTheMembersOfTheListThatHoldsMostWeights) {

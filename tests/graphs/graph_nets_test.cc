@@ -211,7 +211,10 @@ TEST_F(GraphNets, LearnNumbersOfGraphs) {
     more.push_back(std::string("model.graph.loss=") + loss);
     const Trained found = train(recipe("gin", true, more), "", 60);
     EXPECT_LT(found.losses.back(), 0.3 * found.losses.front()) << loss;
-    EXPECT_LT(number_of(found.evaluation, "absolute"), 0.5) << loss;
+    const double absolute = number_of(found.evaluation, "absolute"), squared = number_of(found.evaluation, "squared");
+    EXPECT_LT(absolute, 0.5) << loss;
+    EXPECT_GE(squared, absolute * absolute) << loss;
+    EXPECT_LT(squared, 1) << loss;
   }
 }
 

@@ -216,6 +216,77 @@ TEST_F(Embeddings, HaveTheSameBitsOnEveryLayout) {
   }
 }
 
+const Settings kShards{"model.knowledge.shards=8", "model.knowledge.pad=1", "data.triples.group=16",
+                       "data.triples.negatives=16", "train.micro_batch=8"};
+
+TEST_F(Embeddings, ShardsHaveTheSameBitsOnAnyNumberOfDevices) {
+  for (const std::string function : {"transe", "rotate", "complex"}) {
+    Settings settings = kShards;
+    if (function == "complex")
+      settings.insert(settings.end(), {"model.knowledge.loss=softmax", "model.knowledge.penalty=0.01"});
+    if (function == "transe") settings.insert(settings.end(), {"model.knowledge.loss=margin"});
+    const Recipe own = recipe(function, settings);
+    const Trained expected = train(own);
+    EXPECT_TRUE(std::isfinite(expected.losses.back()));
+    EXPECT_NE(expected.losses.front(), expected.losses.back());
+    Settings layouts{"g=2", "g=4", "g=8"};
+    if (function == "rotate")
+      for (const char* more : {"threads=2", "t=2", "r=2", "g=2 r=2", "g=4 recompute=layer",
+                               "g=2 phases=1 offload=optimizer", "g=2 r=2 rts=weights,grads,optimizer"})
+        layouts.emplace_back(more);
+    for (const std::string& layout : layouts) {
+      SCOPED_TRACE(function + " " + layout);
+      expect_same(train(own, layout, 3, 2), expected);
+    }
+  }
+}
+
+/// Rows travel in one exchange each way, and a device has the rows of its own shards alone.
+TEST_F(Embeddings, ShardsExchangeRowsOnceEachWay) {
+  Recipe own = recipe("rotate", kShards);
+  set_layout(own, "g=4");
+  const Training training = make_training(prepare(own), {.threads = 1});
+  const Executable& exe = training.cluster().stages()[0];
+  int64_t exchanges = 0;
+  for (const Segment& segment : exe.segments)
+    for (const Instruction& each : segment.instructions)
+      exchanges += exe.programs[static_cast<size_t>(segment.program)].name == "train" && each.call >= 0 &&
+                   exe.calls[static_cast<size_t>(each.call)].node.op->name == "all_to_all";
+  EXPECT_EQ(exchanges, 2);
+  const auto place = std::find_if(exe.states.begin(), exe.states.end(),
+                                  [](const StatePlace& each) { return each.tensor.name == "entities.weight"; });
+  ASSERT_NE(place, exe.states.end());
+  EXPECT_EQ(place->sharding.logical.shape, (Shape{8, 6, 16}));
+  EXPECT_EQ(place->sharding.local().shape, (Shape{2, 6, 16}));
+}
+
+TEST_F(Embeddings, ShardsContinueOnOtherDevices) {
+  const Recipe own = recipe("rotate", kShards);
+  const Trained expected = train(own, "", 6);
+  Recipe first = own, second = own;
+  set_layout(first, "g=4"), set_layout(second, "g=2");
+  Training before = make_training(prepare(first), {.threads = 1});
+  before.initialize();
+  for (int i = 0; i < 3; ++i) before.step();
+  const std::filesystem::path checkpoint = before.save(folder_.path(), 3);
+  Training after = make_training(prepare(second), {.threads = 1});
+  after.restore(Checkpoint(checkpoint));
+  const Trained rest = train_steps(after, 3);
+  EXPECT_EQ(rest.hash, expected.hash);
+  EXPECT_EQ(rest.evaluation, expected.evaluation);
+}
+
+TEST_F(Embeddings, ShardsLearn) {
+  Settings settings = kShards;
+  settings.insert(settings.end(), {"model.knowledge.width=16", "model.knowledge.margin=3", "train.steps=150",
+                                   "train.accumulation=1", "train.lanes=1"});
+  Training training = make_training(prepare(recipe("rotate", settings)), {.threads = 1});
+  training.initialize();
+  const double before = number_of(training.evaluate(), "mrr");
+  train_steps(training, 150);
+  EXPECT_GT(number_of(training.evaluate(), "mrr"), 2 * before);
+}
+
 TEST_F(Embeddings, LearnWithEveryLoss) {
   const std::vector<Settings> losses = {
       {"model.knowledge.loss=all"},
@@ -308,6 +379,19 @@ TEST_F(Embeddings, BadRecipesAreNamed) {
   EXPECT_THAT(error({"data.triples.held_out=test"}), HasSubstr("a part of the triples is empty"));
   EXPECT_THAT(error({"model.knowledge.loss=margin", "model.knowledge.margin=0"}),
               HasSubstr("the margin loss needs a margin"));
+  const auto sharded = [&](const Settings& more) {
+    Settings settings = kShards;
+    settings.insert(settings.end(), more.begin(), more.end());
+    return error(settings);
+  };
+  EXPECT_THAT(
+      sharded({"model.knowledge.shards=6", "train.micro_batch=6", "data.triples.group=6", "data.triples.negatives=6"}),
+      HasSubstr("the shards of entities must be a power of two; found 6"));
+  EXPECT_THAT(sharded({"train.micro_batch=4"}), HasSubstr("a micro-batch of triples by shards has one sample of each"));
+  EXPECT_THAT(sharded({"data.triples.group=12"}), HasSubstr("the triples of a group do not divide among the shards"));
+  EXPECT_THAT(sharded({"model.knowledge.loss=all"}), HasSubstr("compares with all entities reads every shard's rows"));
+  EXPECT_THAT(error_of([&] { train(recipe("rotate", kShards), "g=2 deal=random:1", 1); }),
+              HasSubstr("parts of a table lie on devices in order"));
   EXPECT_THAT(error({"data.triples.reciprocal=true", "data.triples.sides=tails"}),
               HasSubstr("reciprocal triples ask for tails alone"));
 }

@@ -1,4 +1,4 @@
-#include "ramet/graphs/triples.h"
+#include "ramet/graphs/triple_shards.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,9 +15,11 @@
 namespace ramet::tests {
 namespace {
 
+using graphs::EntityShards;
 using graphs::KnowledgeGraph;
 using graphs::KnownAnswers;
 using graphs::RankSource;
+using graphs::ShardedTripleSource;
 using graphs::Triple;
 using graphs::TripleEnd;
 using graphs::TripleOptions;
@@ -162,6 +164,78 @@ TEST(Triples, AnEpochHasEveryTripleOnce) {
   EXPECT_EQ(seen, expected);
   EXPECT_EQ(source.epoch_of(14), 0);
   EXPECT_EQ(source.epoch_of(15), 1);
+}
+
+TEST(TripleShards, EntitiesHaveTheirRows) {
+  const EntityShards shards{.entities = kEntities, .shards = 4};
+  EXPECT_EQ(shards.room(), 6);
+  EXPECT_EQ(shards.rows(), 24);
+  std::set<int32_t> rows;
+  int64_t sizes = 0;
+  for (int64_t shard = 0; shard < 4; ++shard) sizes += shards.size(shard);
+  EXPECT_EQ(sizes, kEntities);
+  for (int32_t entity = 0; entity < kEntities; ++entity) {
+    const int32_t row = shards.row_of(entity);
+    EXPECT_EQ(shards.entity_of(row), entity);
+    EXPECT_EQ(row / shards.room(), entity % 4);
+    EXPECT_LT(row % shards.room(), shards.size(entity % 4));
+    rows.insert(row);
+  }
+  EXPECT_EQ(std::ssize(rows), kEntities);
+}
+
+TEST(TripleShards, AnEpochHasEveryTripleOnceBesideItsNegatives) {
+  constexpr int64_t kShards = 4, kGroup = 8, kNegatives = 12, kRoom = kGroup / kShards, kEach = kNegatives / kShards;
+  const EntityShards shards{.entities = kEntities, .shards = kShards};
+  std::vector<Triple> triples;
+  for (const Triple& t : drawn(90)) triples.push_back({shards.row_of(t.head), t.relation, shards.row_of(t.tail)});
+  std::set<std::vector<int32_t>> known;
+  for (const Triple& t : triples) known.insert({t.head, t.relation, t.tail});
+  const ShardedTripleSource source(triples, triples, shards, "", options(kGroup, kNegatives));
+  EXPECT_EQ(source.triples(), 90);
+  const int64_t steps = source.epoch_samples(0) / kShards;
+  for (const int64_t epoch : {0, 1}) {
+    std::map<std::vector<int32_t>, int> seen, expected;
+    for (const Triple& t : triples) ++expected[{t.head, t.relation, t.tail}];
+    for (int64_t step = epoch * steps; step < (epoch + 1) * steps; ++step) {
+      EXPECT_EQ(source.epoch_of(step * kShards), epoch);
+      const Batch batch = source.make(step * kShards, kShards);
+      const auto head = ints(batch, "head"), tail = ints(batch, "tail"), relation = ints(batch, "relation");
+      const auto tails = ints(batch, "tail_negatives"), heads = ints(batch, "head_negatives");
+      const auto byte = [&](const char* name, int64_t at) {
+        return static_cast<int>(batch.at(name).bytes[static_cast<size_t>(at)]);
+      };
+      // Place `at` of shard k's list for shard j.
+      const auto row = [&](const std::vector<int32_t>& list, int64_t k, int64_t j, int64_t size, int64_t at) {
+        const int32_t local = list[static_cast<size_t>((k * kShards + j) * size + at)];
+        EXPECT_GE(local, 0);
+        EXPECT_LT(local, shards.size(k));
+        return static_cast<int32_t>(k * shards.room()) + local;
+      };
+      for (int64_t j = 0; j < kShards; ++j)
+        for (int64_t m = 0; m < kGroup; ++m) {
+          const bool real = byte("real", j * kGroup + m) == 1;
+          const int64_t k = m / kRoom;  // the tail's shard
+          const int32_t h = row(head, j, k, kRoom, m % kRoom), t = row(tail, k, j, kRoom, m % kRoom);
+          const int32_t r = relation[static_cast<size_t>(j * kGroup + m)];
+          if (real) ++seen[{h, r, t}];
+          for (int64_t n = 0; n < kNegatives; ++n) {
+            const int32_t wrong_tail = row(tails, n / kEach, j, kEach, n % kEach),
+                          wrong_head = row(heads, n / kEach, j, kEach, n % kEach);
+            EXPECT_EQ(byte("tail_true", (j * kGroup + m) * kNegatives + n), !real || known.count({h, r, wrong_tail}));
+            EXPECT_EQ(byte("head_true", (j * kGroup + m) * kNegatives + n), !real || known.count({wrong_head, r, t}));
+          }
+        }
+      // A sample is the same alone.
+      const Batch alone = source.make(step * kShards + 2, 1);
+      for (const NamedTensor& tensor : alone.tensors) {
+        const std::vector<std::byte>& all = batch.at(tensor.name).bytes;
+        const auto first = all.begin() + 2 * std::ssize(tensor.bytes);
+        EXPECT_EQ(tensor.bytes, std::vector<std::byte>(first, first + std::ssize(tensor.bytes))) << tensor.name;
+      }
+    }
+    EXPECT_EQ(seen, expected);
+  }
 }
 
 TEST(Triples, RanksLeaveOutTheOtherAnswers) {

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 
 #include "kernel/kernel_tools.h"
 #include "ramet/base/error.h"
@@ -295,6 +297,43 @@ TEST(Sparse, AnOuterProductSumsInItsFixedOrderWhateverTheBlocks) {
                   << name_of(dtype) << " tokens " << tokens << " block " << block[0] << "x" << block[1];
             }
       }
+    }
+}
+
+/// The tests above, each against sums that the test computes itself, in a process that may use less of the processor. A
+/// processor without fused multiply-adds has other sums.
+TEST(Sparse, HasTheSameBitsOnEveryInstructionSet) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  for (const char* level : {"avx2", "avx512"}) {
+    const std::string command = std::string("RAMET_CPU=") + level + " '" + self +
+                                "' --gtest_brief=1 --gtest_filter='Sparse.AProduct*:Sparse.AnOuter*:Sparse.ASoftmax*'"
+                                " >/dev/null";
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  }
+}
+
+/// Wrong numbers at any place, whichever thread meets them.
+TEST(Sparse, FindsAWrongNumberWhereverItIs) {
+  constexpr int64_t kSlots = 1000;
+  for (const bool transpose : {false, true})
+    for (const int64_t block : {1, 4}) {
+      const HostTensor values = random_tensor(DType::kF32, {1, 1, kSlots, block, block}, 2);
+      Attributes attributes{{"cell", Dims{64 * block, 64 * block}}};
+      if (transpose) attributes.set("transpose", true);
+      const HostTensor rows = random_tensor(DType::kF32, {2, 64 * block}, 1);
+      for (const int64_t at : {int64_t{0}, int64_t{1}, kSlots / 2 - 1, kSlots / 2, kSlots / 2 + 1, kSlots - 1})
+        for (const double number : {-2.0, 4096.0, static_cast<double>(at) - 1}) {
+          HostTensor index(TensorType{DType::kI32, Shape{1, 1, kSlots}});
+          for (int64_t i = 0; i < kSlots; ++i) index.set(i, static_cast<double>(i));
+          index.set(at, number);
+          // Unused slots end a cell; none may stand before a used one.
+          if (number == -1) continue;
+          EXPECT_THROW(run("sparse_matmul", {rows, values, index}, attributes, 2), Error)
+              << block << " " << at << " " << number;
+        }
+      HostTensor index(TensorType{DType::kI32, Shape{1, 1, kSlots}});
+      for (int64_t i = 0; i < kSlots; ++i) index.set(i, static_cast<double>(i == 700 ? -1 : i));
+      EXPECT_THROW(run("sparse_matmul", {rows, values, index}, attributes, 2), Error);
     }
 }
 

@@ -73,8 +73,8 @@ constexpr FloatOp kUnary[] = {{"exp2", -3, 3},
                               {"lgamma", -1.8, -1.2},
                               {"digamma", 0.4, 5, true},
                               {"digamma", -2.8, -2.2, true},
-                              {"trigamma", 0.4, 5, false},
-                              {"trigamma", -2.8, -2.2, false},
+                              {"trigamma", 0.4, 5, true},
+                              {"trigamma", -2.8, -2.2, true},
                               {"trunc", -5, 5, false}};
 /// Ops of two operands: where the first is, where the second.
 struct FloatPair {

@@ -307,6 +307,35 @@ void add_drawn(std::vector<OpCase>& cases, uint64_t number) {
   for (size_t i = before; wide && i < cases.size(); ++i) cases[i].gradient_tolerance = 0;
 }
 
+/// A row with more elements than the softmax of narrow rows computes at once, between many short ones, and features of
+/// eight heads in each vector.
+void add_hub(std::vector<OpCase>& cases) {
+  Lists lists{.targets = 300,
+              .sources = 50,
+              .edges = 2600,
+              .source = {},
+              .ptr = {},
+              .target = {},
+              .by_source = {},
+              .source_ptr = {}};
+  std::vector<std::pair<int64_t, int64_t>> edges;
+  for (int64_t row = 0; row < lists.targets; ++row)
+    for (int64_t e = 0; e < (row == 130 ? 900 : row % 7 == 3 ? 0 : row % 11); ++e)
+      edges.emplace_back((13 * e + row) % lists.sources, row);
+  lists.add(edges);
+  for (const int64_t width : {1, 3, 8})
+    cases.push_back({.op = "segment_softmax",
+                     .name = "hub_" + std::to_string(width),
+                     .inputs = {f32({1, lists.edges, width}), lists.pointers()},
+                     .gradient_tolerance = 0});
+  for (const int64_t size : {4, 8, 9})
+    cases.push_back(
+        {.op = "neighbor_sum",
+         .name = "hub_" + std::to_string(size),
+         .inputs = with(with({f32({1, lists.sources, 8 * size})}, lists.inputs()), {f32({1, lists.edges, 8})}),
+         .gradient_tolerance = 0});
+}
+
 /// Pairs of a batch, as operands of the ops of ops/radial.h; places behind them hold numbers out of range.
 struct Pairs {
   int64_t batch = 1, rows = 0, pairs = 0;
@@ -453,6 +482,7 @@ void add_graph_cases(std::vector<OpCase>& cases) {
   add_pairs_by_hand(cases);
   for (uint64_t number = 0; number < 6; ++number) add_drawn_pairs(cases, number);
   for (uint64_t number = 0; number < 8; ++number) add_drawn(cases, number);
+  add_hub(cases);
   add_clusters_by_hand(cases);
   for (uint64_t number = 0; number < 4; ++number) add_one_cluster(cases, number);
   add_pair_cases(cases);

@@ -19,7 +19,7 @@ def run_notebook(name, **environment):
         if value is not None:
             os.environ[key] = str(value)
     with tempfile.TemporaryDirectory() as folder:
-        nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
+        nbclient.NotebookClient(notebook, timeout=1800, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
 
     def value(words):
         cell = next(cell for cell in notebook.cells if cell.cell_type == "code" and words in cell.source)

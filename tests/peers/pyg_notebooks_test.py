@@ -20,7 +20,7 @@ class GraphNotebooksTest(unittest.TestCase):
     def test_message_passing(self):
         value = run_notebook("message-passing")
         self.assertEqual(len(set(eval(value("hashes =")).values())), 1)  # noqa: S307
-        first, last = eval(value("losses[0]"))  # noqa: S307
+        first, last = eval(value("losses[0], "))  # noqa: S307
         self.assertLess(last, first / 20)
         self.assertLess(float(value("10_000")), 0.5)
 

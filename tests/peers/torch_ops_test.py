@@ -42,6 +42,18 @@ class Gammas(nn.Module):
         return {"loss": (out - y).square().mean(), "out": out}
 
 
+class Polygammas(nn.Module):
+    """Derivatives of digamma, each of its own parameters."""
+
+    def __init__(self, at=(-8.3, -7.6, -5.5, -2.2, -0.7, -0.4, 0.3, 0.9, 1.5, 4.0, 12.0, 40.0)):
+        super().__init__()
+        self.w = nn.ParameterList(nn.Parameter(torch.tensor(at)) for _ in range(5))
+
+    def forward(self, x):
+        made = {f"order{n}": torch.polygamma(n, w) for n, w in enumerate(self.w, 1)}
+        return made | {"loss": sum(each.sum() for each in made.values()) + 0 * x.mean()}
+
+
 class Draws(nn.Module):
     def __init__(self):
         super().__init__()
@@ -96,6 +108,30 @@ class OpsTest(unittest.TestCase):
 
     def test_digamma_has_a_gradient(self):
         self.compare(Gammas, lambda draw: {"x": torch.randn(4, 3, generator=draw), "y": torch.randn(4, 3, generator=draw)})
+
+    def test_derivatives_of_digamma_have_values_and_gradients(self):
+        exact = Polygammas().double()
+        expected = exact(torch.ones(1, 1))
+        expected["loss"].backward()
+        module = Polygammas()
+        names = [f"order{n}" for n in range(1, 6)]
+        step = rt.training_model(module, torch.optim.SGD(module.parameters(), lr=1.0), example={"x": torch.ones(1, 1)}, loss="loss",
+                                 options=rt.Options(threads=1, outputs=names))
+        outputs = step(x=torch.ones(1, 1)).outputs
+        for name in names:
+            torch.testing.assert_close(outputs[name].double().reshape(-1), expected[name].detach(), rtol=1e-4, atol=1e-6, msg=name)
+        after = step.state_dict()
+        for i, w in enumerate(exact.w):
+            gradient = module.w[i].detach() - after[f"w.{i}"]
+            torch.testing.assert_close(gradient.double(), w.grad, rtol=2e-4, atol=1e-5, msg=f"gradient of order {i + 1}")
+
+    def test_an_order_above_the_twentieth_is_refused(self):
+        class High(nn.Module):
+            def forward(self, x):
+                return torch.polygamma(21, x)
+
+        with self.assertRaisesRegex(ramet.UnsupportedOp, r"a derivative of digamma of order 21. Use torch.polygamma\(n, x\) with n up to 20"):
+            rt.inference_model(High(), example=torch.ones(2, 3))
 
     def test_evaluation_draws_as_the_module_says(self):
         predict = rt.inference_model(Draws().eval(), example={"x": torch.ones(64, 3)})

@@ -139,6 +139,12 @@ class Models(unittest.TestCase):
         with self.assertRaisesRegex(KeyError, "mine"):
             models.rows_model(more=lambda m: m.program("bad", ramet.When.on_request(), write))
 
+    def test_limits_of_an_input_are_those_of_the_model(self):
+        def write(p):
+            p.output("twice", p.input("own", "f32", [4, 1], low=0, high=1) * 2)
+        with self.assertRaisesRegex(ramet.Error, "'own' of .*: limits of an input in a program.* Declare the input with its limits"):
+            models.rows_model(more=lambda m: m.program("double", ramet.When.on_request(), write))
+
     def test_a_file_gives_the_same_model(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "rows.ramet"

@@ -135,6 +135,8 @@ class Loaders(unittest.TestCase):
             FixedSizeOptions(num_nodes=1)
         with self.assertRaisesRegex(ramet.UnsupportedOp, "several types"):
             FixedSizeOptions(num_nodes={"paper": 3})
+        with self.assertRaisesRegex(ramet.Error, "no node, to make batches of"):
+            graphs.FixedSizeNeighborLoader(ring(), [2], input_nodes=np.zeros(12, bool))
         with self.assertRaisesRegex(ramet.ShapeError, "batch size"):
             graphs.FixedSizeDataLoader(five(), 4, fixed_size_options=FixedSizeOptions(20, 20, 3))
 

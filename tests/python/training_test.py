@@ -1,4 +1,7 @@
 """Training, prediction and plans from Python: results, layouts, arrays, threads, Ctrl-C, errors."""
+import contextlib
+import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -58,6 +61,16 @@ class Training(unittest.TestCase):
             second.restore(pathlib.Path(folder) / "step-00000008")
             second.fit(progress=False)
             self.assertEqual(second.weights_hash(), first.weights_hash())
+
+    def test_a_bar_shows_the_progress(self):
+        told = io.StringIO()
+        with contextlib.redirect_stderr(told):
+            models.training(train=ramet.Data.arrays(models.rows(32)), steps=5).fit()
+        if importlib.util.find_spec("tqdm"):
+            self.assertIn("5/5", told.getvalue())
+            self.assertIn("loss=", told.getvalue())
+        else:
+            self.assertEqual(told.getvalue(), "")
 
     def test_weights_in_and_out(self):
         with tempfile.TemporaryDirectory() as folder:

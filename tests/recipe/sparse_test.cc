@@ -263,6 +263,36 @@ TEST_F(SparseRecipe, TheExamplesRunAsTheyStand) {
   }
 }
 
+TEST_F(SparseRecipe, ACorruptPatternIsNamedAndTheCheckpointIsWhole) {
+  Training whole = training(kSparseGpt2);
+  whole.initialize();
+  for (int step = 0; step < 3; ++step) whole.step();
+  Training run = training(kSparseGpt2);
+  run.initialize();
+  run.step();
+  const Checkpoint checkpoint(run.save(folder_ / "run"));
+  const SparseWeight weight = sparse_weights(run.model())[3];
+  std::vector<int32_t> index(static_cast<size_t>(weight.index.type.elements()));
+  run.read_state(weight.index.name, std::as_writable_bytes(std::span(index)));
+  for (const auto& [at, number] : {std::pair<size_t, int32_t>{5, index[4]}, {7, 1 << 20}, {2, -7}}) {
+    SCOPED_TRACE(number);
+    std::vector<int32_t> wrong = index;
+    wrong[at] = number;
+    run.write_state(weight.index, std::as_bytes(std::span(wrong)));
+    run.states_written();
+    try {
+      run.step();
+      ADD_FAILURE() << "not refused";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(),
+                  AllOf(HasSubstr("must ascend, and lie in their cell"), HasSubstr("slot " + std::to_string(at))));
+    }
+    EXPECT_EQ(run.restore(checkpoint), "");
+  }
+  run.step(), run.step();
+  EXPECT_EQ(run.weights_hash(), whole.weights_hash());
+}
+
 TEST_F(SparseRecipe, ErrorsNameTheLineAndTheWeight) {
   EXPECT_THAT(error_of(kSparseBert, {"sparse.weights=bert.encodre.*"}),
               AllOf(HasSubstr("--set"), HasSubstr("'bert.encodre.*'"), HasSubstr("bert.encoder.layer.0")));

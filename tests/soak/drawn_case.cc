@@ -36,6 +36,7 @@ class Drawer {
   DrawnCase run() {
     draw_recipe();
     draw_model();
+    draw_sparse();
     while (case_.layout.empty()) draw_layout();
     if (chance(20)) {
       std::swap(case_.layout, case_.second);
@@ -127,6 +128,19 @@ class Drawer {
     for (auto& layer : case_.model.layers)
       for (auto& block : layer)
         if (block == "shared" && !keep_shared) block = "mlp";
+  }
+
+  /// Sparse weights, of which most change their patterns while they train.
+  void draw_sparse() {
+    if (!chance(25)) return;
+    set_model("density", number_of({20, 40, 60}));
+    set_model("block", number_of({1, 1, 2, 4}));
+    set_model("cells", chance(70) ? chunks_ : number_of({1, 2}));
+    if (case_.recipe.at("train.optimizer.kind") == "adafactor" || !chance(70)) return;
+    set_model("every", number_of({1, 2}));
+    const auto precision = case_.recipe.find("train.precision");
+    const bool f16 = precision != case_.recipe.end() && precision->second == "f16";
+    if (chance(40) && !f16 && !case_.model.has_block("memory")) set_model("regrow", "gradient");
   }
 
   /// Numbers that `whole` may be cut into, each part a power of two.

@@ -9,6 +9,7 @@
 #include "ramet/base/host_tensor.h"
 #include "ramet/base/rng.h"
 #include "ramet/model/blocks.h"
+#include "ramet/model/sparsify.h"
 #include "ramet/ops/build_indexing.h"
 #include "ramet/ops/build_shapes.h"
 #include "support/made_source.h"
@@ -567,12 +568,37 @@ std::vector<Metric> metrics_of(const std::string& head) {
           {.name = "words", .numerator = "count", .how = Metric::How::kSum}};
 }
 
+/// The model with every weight sparse that can be.
+Model sparse_of(const Model& dense, const DrawnModel& drawn) {
+  SparsifyOptions options{.density = static_cast<double>(drawn.number("density")) / 100,
+                          .block_rows = drawn.number("block"),
+                          .block_columns = drawn.number("block"),
+                          .cells = drawn.number("cells"),
+                          .seed = kSeed};
+  const std::vector<StateTensor> weights = dense.weights;
+  std::vector<std::string> fitting;
+  for (const StateTensor& weight : weights) {
+    options.weights = {weight.name};
+    try {
+      (void)sparsify(dense, options);
+      fitting.push_back(weight.name);
+    } catch (const Error&) {
+    }
+  }
+  if (fitting.empty()) return dense;
+  options.weights = fitting;
+  options.evolve = {
+      .every = drawn.number("every"), .steps = 10, .schedule = "constant", .regrow = drawn.word("regrow")};
+  return sparsify(dense, options);
+}
+
 }  // namespace
 
 const std::map<std::string, std::string>& model_defaults() {
   static const std::map<std::string, std::string> defaults = {
-      {"batch", "2"},   {"sequence", "8"}, {"heads", "4"}, {"head_size", "4"},  {"inner", "16"},  {"vocabulary", "32"},
-      {"padding", "0"}, {"dropout", "0"},  {"axes", "0"},  {"input", "tokens"}, {"head", "words"}};
+      {"batch", "2"},   {"sequence", "8"}, {"heads", "4"}, {"head_size", "4"},  {"inner", "16"},   {"vocabulary", "32"},
+      {"padding", "0"}, {"dropout", "0"},  {"axes", "0"},  {"input", "tokens"}, {"head", "words"}, {"density", "0"},
+      {"block", "1"},   {"cells", "1"},    {"every", "0"}, {"regrow", "random"}};
   return defaults;
 }
 
@@ -635,6 +661,7 @@ Model build(const DrawnModel& drawn) {
   model.guards = {"loss"};
   model.flops_per_token = 1;
   model.tokens_per_micro_batch = drawn.number("batch") * drawn.number("sequence");
+  if (drawn.number("density") > 0) return sparse_of(model, drawn);
   return model;
 }
 

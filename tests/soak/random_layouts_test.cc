@@ -85,6 +85,20 @@ TEST(DrawnCases, ElementsByIndexHaveTheBitsOfOneDevice) {
   }
 }
 
+/// Sparse weights whose patterns change, with states that layouts cut, and on from a checkpoint.
+TEST(DrawnCases, PatternsThatChangeHaveTheBitsOfOneDevice) {
+  for (const char* text :
+       {"cells=4 density=40 every=1 layers=mlp/attention | train.chunks=4 train.optimizer.kind=adamw | t=2x2 p=2 | t=4",
+        "cells=2 density=40 every=1 regrow=gradient layers=mlp/gated | train.accumulation=4 train.chunks=2 "
+        "train.lanes=4 "
+        "train.optimizer.kind=adamw train.precision=bf16 | r=2 rts=weights,grads,optimizer t=2 | p=2",
+        "block=2 density=60 every=2 layers=mlp,mlp/mlp | train.optimizer.kind=lamb | phases=2 "
+        "offload=weights,optimizer"}) {
+    const Verdict verdict = run_apart(DrawnCase::parse(text));
+    EXPECT_EQ(verdict.kind, Verdict::Kind::kSame) << text << ": " << verdict.text;
+  }
+}
+
 TEST(DrawnCases, AreTextThatComesBack) {
   for (uint64_t number = 0; number < 200; ++number) {
     const std::string text = DrawnCase::draw(3, number).text();

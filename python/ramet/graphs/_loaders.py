@@ -85,6 +85,8 @@ def _set_of(dataset, exclude_keys=()):
 
 def _packs(graphs, batch, **options):
     source, target = graphs.edge_index[EDGE]
+    if (members := options.get("members")) is not None and not len(members):
+        raise Error("no graph, or no node, to make batches of", where=batch, expected="at least one number, or None for all")
     part = graphs.fields.get("node.part") if batch.startswith("clusters") else None
     return _ramet.GraphPacks(graphs.node_ptr[NODE], graphs.edge_ptr[EDGE], np.ascontiguousarray(source),
                              np.ascontiguousarray(target), batch, part=None if part is None else part.astype(np.int64), **options)

@@ -40,7 +40,7 @@ class Source:
                      for name, tensor, storage, trained in tensors],
             outputs=self.evaluation.outputs, loss=self.loss, loss_items=self.loss_items,
             axes=[(pattern, list(axes)) for pattern, axes in options.axes.items()], parts=list(options.parts),
-            seed=options.seed, predicts=options.predicts)
+            seed=options.seed, predicts=options.predicts, step_outputs=list(options.outputs) if self.training else [])
 
     def model(self, options):
         return ramet.import_torch(**self.arguments(options, Weights(self.module, self.trained)))
@@ -89,6 +89,7 @@ def source_of_training(module, example, loss, optimizer, options: Options):
         common = [name for name in evaluation.outputs if name in training.outputs]
         training = _export.trace(module, inputs, call, True, **how, select=common)
         evaluation = _export.trace(module, inputs, call, False, **how, select=common)
+    _check_step_outputs(training, options.outputs)
     name = "loss" if loss_function else _loss_name(training, loss)
     items_name = "loss_items" if items else _items_name(training, options.loss_mean)
     source = Source(module, inputs, training.inputs, training, evaluation, name, items_name, plan)
@@ -177,6 +178,18 @@ def _items_name(traced, items):
         raise Error("no output of this name", where="Options.loss_mean", found=f"'{items}'",
                     expected=", ".join(traced.outputs))
     return items
+
+
+def _check_step_outputs(traced, names):
+    tensors = [name for name in traced.outputs if not _is_scalar_float(traced.output_value(name))]
+    for name in names:
+        if name not in traced.outputs:
+            raise Error("no output of this name", where="Options.outputs", found=f"'{name}'",
+                        expected=", ".join(tensors) or "none: all outputs are scalars")
+        if name not in tensors:
+            raise Error("an output that is one number", where="Options.outputs", found=f"'{name}'",
+                        expected=", ".join(tensors) or "none: all outputs are scalars",
+                        remedy="Each step gives scalars as result.loss and result.metrics")
 
 
 def _trained(module, source, plan):

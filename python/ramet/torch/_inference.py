@@ -9,7 +9,7 @@ from . import _export
 from ._compile import source_of_inference
 from ._options import Options
 
-TRAINING_ONLY = ("micro_batches", "max_grad_norm", "loss_scale", "loss_mean", "lanes")
+TRAINING_ONLY = ("micro_batches", "max_grad_norm", "loss_scale", "loss_mean", "lanes", "outputs")
 
 
 class InferenceModel:

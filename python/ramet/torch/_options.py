@@ -31,6 +31,9 @@ class Options:
     pad_last: Mapping[str, float] | None = None
     """An incomplete batch is filled up with samples that count nothing: {name of an input: number of its added samples}, such
     as {"labels": -100}. Other inputs repeat their last sample. Needs `loss_mean`, which must not count what is added."""
+    outputs: Sequence[str] = ()
+    """Names of outputs of the module, in training mode, that each step gives as `result.outputs`, such as ("logits",). They
+    take memory for every micro-batch. Scalars are in `result.metrics` without being asked for."""
     moments: str = "f32"
     """Of the optimizer: "f32", or "bf16" (SGD, Adam, AdamW, LAMB), rounded stochastically: half the memory."""
     seed: int = 0
@@ -97,8 +100,9 @@ class Options:
             for name, value in (("predicts", False), ("release_module", True),
                                 ("update_in_backward", self.update_in_backward or whole)):
                 object.__setattr__(self, name, value)
-        if isinstance(self.parts, str):
-            object.__setattr__(self, "parts", (self.parts,))
+        for name in ("parts", "outputs"):
+            if isinstance(getattr(self, name), str):
+                object.__setattr__(self, name, (getattr(self, name),))
         self.memory_bytes()
 
     @staticmethod

@@ -41,6 +41,10 @@ class StepResult:
     seconds: float
     metrics: dict
     """The scalar outputs of the module, means over micro-batches."""
+    outputs: dict
+    """Tensors of Options.outputs by name, as the module gave them before the update, without a graph of gradients: the
+    samples of the step in order. An output without samples has an entry for each micro-batch, where there are several.
+    Empty after a step that was skipped."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +115,7 @@ class TrainingModel:
         before = time.perf_counter()
         weights = Weights(module, source.trained)
         arguments = source.arguments(options, weights)
+        self._output_types = {name: source.training.output_value(name).dtype for name in options.outputs}
         exported = time.perf_counter()
         self._model = ramet.import_torch(**arguments)
         del arguments
@@ -219,10 +224,11 @@ class TrainingModel:
         return filled
 
     def _tensors(self, arguments, keywords, where, samples=None, fills=False):
-        """Samples of a call by the program's names; `samples`: their number, or a multiple of the micro-batch. `fills`:
-        whether an incomplete batch may be filled up."""
+        """(samples of a call by the program's names, their number without added ones); `samples`: their number, or a
+        multiple of the micro-batch. `fills`: whether an incomplete batch may be filled up."""
         tensors = self._source.inputs.tensors_of(arguments, keywords, where)
-        count, micro = tensors[0][1].shape[0], self._source.inputs.samples
+        given = count = tensors[0][1].shape[0]
+        micro = self._source.inputs.samples
         whole = samples if samples is not None else -(-count // micro) * micro
         if fills and self.options.pad_last and count < whole:
             tensors, count = self._filled(tensors, whole), whole
@@ -234,14 +240,20 @@ class TrainingModel:
                                       "micro-batches",
                              remedy="Leave the last batch out (DataLoader(drop_last=True)), or fill it up (Options.pad_last)" if last else
                                     "Compile with Options(micro_batches=...) that fit the batch")
-        return self._source.feed(tensors)
+        return self._source.feed(tensors), given
+
+    def _outputs_of(self, result, given):
+        """Tensors that a step gives, without samples that were added to the batch."""
+        tensors = {name: torch.as_tensor(array).to(self._output_types[name]) for name, array in result.outputs.items()}
+        return {name: tensor[:given] if given < self.samples_per_step == tensor.shape[0] else tensor
+                for name, tensor in tensors.items()}
 
     def __call__(self, *arguments, **keywords):
         """One optimizer step on a batch of samples_per_step samples, given as the example was. Raises Error, and changes
         no weight, when the loss is not finite."""
         self._check_process()
         plan = self._source.plan
-        feed = self._tensors(arguments, keywords, f"step {self.steps_done + 1}", self.samples_per_step, fills=True)
+        feed, given = self._tensors(arguments, keywords, f"step {self.steps_done + 1}", self.samples_per_step, fills=True)
         plan.check_unchanged()
         rates = {name: rate for name, rate in plan.rates().items() if name in self._groups}
         result = self._training.step(feed, group_rates=rates)
@@ -250,12 +262,13 @@ class TrainingModel:
             self._trim()
         plan.optimizer._opt_called = True  # torch's schedulers look whether the optimizer has stepped
         return StepResult(result.step, result.loss, result.gradient_norm, result.skipped, rates, result.seconds,
-                          {name: value for name, value in result.metrics.items() if name != "loss"})
+                          {name: value for name, value in result.metrics.items() if name != "loss"},
+                          self._outputs_of(result, given) if self.options.outputs else {})
 
     def evaluate(self, *arguments, **keywords):
         """The loss and metrics of whole micro-batches of samples, in evaluation mode."""
         self._check_process()
-        feed = self._tensors(arguments, keywords, "evaluate()", fills=True)
+        feed, _ = self._tensors(arguments, keywords, "evaluate()", fills=True)
         metrics = dict(self._training.evaluate(feed))
         return Evaluation(metrics.pop("loss"), metrics)
 
@@ -264,7 +277,7 @@ class TrainingModel:
         self._check_process()
         if not self.options.predicts:
             raise Error("a program without predictions", where="predict()", remedy="Compile with Options(predicts=True)")
-        return self._source.outputs(self._training.predict(self._tensors(arguments, keywords, "predict()")))
+        return self._source.outputs(self._training.predict(self._tensors(arguments, keywords, "predict()")[0]))
 
     # --- weights ---
 

@@ -1,10 +1,9 @@
-#include "ramet/front/importer.h"
-
 #include <cstring>
 
 #include "ramet/api/contents.h"
 #include "ramet/base/error.h"
 #include "ramet/front/pt2.h"
+#include "ramet/front/step_outputs.h"
 #include "ramet/front/table.h"
 #include "ramet/front/torch_json.h"
 #include "ramet/import.h"
@@ -56,9 +55,9 @@ front::TracedModule options_of(const TorchModule& module) {
   return made;
 }
 
-Model import_traced(front::TracedModule traced) {
+Model import_traced(front::TracedModule traced, const std::vector<std::string>& step_outputs) {
   auto contents = std::make_shared<Model::Contents>();
-  front::ImportedModel imported = front::import_module(std::move(traced));
+  front::ImportedModel imported = front::import_module(std::move(traced), step_outputs);
   contents->engine = std::move(imported.model);
   contents->micro_batch = imported.micro_batch;
   return Model(std::move(contents));
@@ -73,11 +72,11 @@ Model import_torch(const TorchModule& module) {
   if (!module.evaluation.empty())
     traced.evaluation = front::read_torch_program(module.evaluation, where + " in evaluation");
   for (const TorchTensor& tensor : module.tensors) traced.tensors.push_back(front_tensor(tensor, module.name));
-  return import_traced(std::move(traced));
+  return import_traced(std::move(traced), module.step_outputs);
 }
 
 Model load_torch(const std::string& path, const TorchModule& options) {
-  return import_traced(front::read_pt2(path, options_of(options)));
+  return import_traced(front::read_pt2(path, options_of(options)), options.step_outputs);
 }
 
 std::vector<std::string> torch_operators() {

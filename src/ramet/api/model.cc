@@ -211,13 +211,19 @@ std::vector<std::string> input_axes(const std::string& name, const Shape& shape,
 
 Tensor ProgramBuilder::input(const std::string& name, DType dtype, Shape shape, const InputOptions& options,
                              const std::source_location& place) {
+  const std::string where = "'" + name + "' of " + api::where_of(graphs_->declared(), place);
+  if (options.low || options.high)
+    throw Error({.what = "limits of an input in a program",
+                 .where = where,
+                 .expected = "none: limits are those of the model's input of the same name and type",
+                 .remedy = "Declare the input with its limits in the model, or check its elements before the call"});
   ir::GraphBuilder& build = graphs_->build(0);
   const ir::ValueId known = build.graph().find_input(name);
   if (known != ir::kNoValue) {
     const TensorType type{dtype, shape}, declared = build.graph().value(known).type;
     if (type != declared)
       throw Error({.what = "an input is used with two types",
-                   .where = "'" + name + "' of " + api::where_of(graphs_->declared(), place),
+                   .where = where,
                    .found = type.text(),
                    .expected = declared.text()});
     return graphs_->tensor({known, ir::kNoValue});

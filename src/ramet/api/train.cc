@@ -9,6 +9,7 @@
 #include "ramet/base/error_types.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/sparsify.h"
+#include "ramet/model/step_outputs.h"
 #include "ramet/report/devices.h"
 #include "ramet/report/memory.h"
 #include "ramet/train/facts.h"
@@ -44,6 +45,7 @@ struct Training::State {
   std::shared_ptr<api::StepSource> caller;  ///< null where the training has data of its own
   std::unique_ptr<train::Training> engine;
   std::map<std::string, train::SampleProgram> programs;  ///< that were asked for
+  std::optional<train::SampleProgram> step_outputs;      ///< of a model with outputs of steps
   std::optional<track::RunOrigin> origin;                ///< the run that it goes on from, or whose weights it has
 
   State(const Model& the_model, const TrainOptions& the_options, const Data& train, const Data& held_out)
@@ -61,6 +63,8 @@ struct Training::State {
     engine = std::make_unique<train::Training>(std::move(workload), api::engine_options(options, contents),
                                                layout::parse_layout(options.layout, where.layout_source), where);
     engine->initialize();
+    const model::Model& built = engine->model();
+    if (!model::step_outputs(built.forward).empty()) step_outputs.emplace(built.forward, "train", built.inputs);
   }
 
   /// A program on request, as a function of samples.
@@ -90,7 +94,20 @@ struct Training::State {
     std::vector<std::pair<std::string, double>> own;
     for (const std::string& name : model.metrics()) own.emplace_back(name, train::number_of(numbers, name));
     result.metrics = Metrics(std::move(own));
+    if (step_outputs) result.outputs = outputs_of_step();
     return result;
+  }
+
+  Arrays outputs_of_step() const {
+    std::vector<Array> arrays;
+    if (const runtime::ClusterResults& results = *engine->results(); results.not_finite.empty())
+      for (data::NamedTensor& each : step_outputs->join(results.micro_tensors, engine->samples_per_step())) {
+        const std::vector<int64_t>& dims = each.type.shape.dims();
+        if (options.micro_batches == 1 && !step_outputs->is_by_sample(each.name))
+          each.type.shape = Shape(std::vector<int64_t>(dims.begin() + 1, dims.end()));
+        arrays.emplace_back(each.name.substr(model::kStepOutput.size()), std::move(each.type), std::move(each.bytes));
+      }
+    return Arrays(std::move(arrays));
   }
 };
 

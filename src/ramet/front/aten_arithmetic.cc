@@ -8,6 +8,7 @@
 #include "ramet/front/support.h"
 #include "ramet/front/table.h"
 #include "ramet/ops/build_elementwise.h"
+#include "ramet/ops/polygamma.h"
 
 namespace ramet::front {
 namespace {
@@ -44,8 +45,10 @@ std::vector<Tensor> rounding(const Translation& at) {
 
 std::vector<Tensor> polygammas(const Translation& at) {
   const int64_t order = at.integer("n");
-  if (order < 0 || order > 1) at.refuse("a derivative of digamma above the first", "Use torch.polygamma(1, x) at most");
-  return one(ops::map_unary(order == 0 ? "digamma" : "trigamma", self(at)));
+  if (order < 0 || order > ops::kMostPolygamma)
+    at.refuse("a derivative of digamma of order " + std::to_string(order),
+              "Use torch.polygamma(n, x) with n up to " + std::to_string(ops::kMostPolygamma));
+  return one(ops::polygamma(self(at), order));
 }
 
 std::vector<Tensor> round_decimals(const Translation& at) {

@@ -6,7 +6,9 @@
 #include "ramet/front/importer.h"
 #include "ramet/front/model_support.h"
 #include "ramet/front/patterns.h"
+#include "ramet/front/step_outputs.h"
 #include "ramet/ir/part_of.h"
+#include "ramet/model/step_outputs.h"
 #include "ramet/transform/filled_state.h"
 
 namespace ramet::front {
@@ -53,7 +55,8 @@ int64_t most_of_mask(const Tensor& sum) {
 /// Builds the model of one module.
 class ModuleImport {
  public:
-  explicit ModuleImport(TracedModule module) : module_(std::move(module)), where_("module '" + module_.name + "'") {}
+  explicit ModuleImport(TracedModule module, std::vector<std::string> step_outputs = {})
+      : module_(std::move(module)), step_outputs_(std::move(step_outputs)), where_("module '" + module_.name + "'") {}
 
   ImportedModel run() {
     model_.name = module_.name;
@@ -288,7 +291,7 @@ class ModuleImport {
       importer.run();
       write_states(importer);
       refusals = importer.refusals();
-      if (refusals.empty()) write_outputs(importer, model_.forward);
+      if (refusals.empty()) write_outputs(importer, model_.forward), write_step_outputs(importer);
     }
     Importer importer(*evaluation_, model_.evaluate, options_of(*evaluation_, false));
     importer.run();
@@ -456,6 +459,26 @@ class ModuleImport {
         model_.metrics.push_back({.name = name, .numerator = name, .how = Metric::How::kMean});
   }
 
+  /// The outputs of a training step that are asked for.
+  void write_step_outputs(Importer& importer) {
+    const auto outputs = user_outputs(importer.program());
+    std::string names;
+    for (const auto& [name, value] : outputs)
+      if (!is_scalar(importer.value(value))) names += (names.empty() ? "" : ", ") + name;
+    for (const std::string& name : step_outputs_) {
+      const auto found =
+          std::find_if(outputs.begin(), outputs.end(), [&](const auto& each) { return each.first == name; });
+      if (found == outputs.end())
+        refuse("no output of this name", "'" + name + "'", names.empty() ? "none: all outputs are scalars" : names);
+      const Tensor tensor = importer.value(found->second);
+      if (is_scalar(tensor))
+        refuse("an output of steps that is one number", "'" + name + "'", names,
+               "Every step gives the module's scalars as its metrics");
+      const std::string own = std::string(model::kStepOutput) + name;
+      if (!model_.forward.find_output(own)) importer.build().output(own, tensor);
+    }
+  }
+
   /// The program that gives the module's outputs, without its scalars where it has others: they would need labels.
   void write_predictions(Importer& importer) {
     if (trains() && !module_.predicts) return;
@@ -507,6 +530,7 @@ class ModuleImport {
       }
   }
   TracedModule module_;
+  std::vector<std::string> step_outputs_;
   std::string where_;
   const TracedProgram* evaluation_ = nullptr;
   model::Model model_{};
@@ -566,5 +590,9 @@ TensorData ModuleTensor::values() const {
 }
 
 ImportedModel import_module(TracedModule module) { return ModuleImport(std::move(module)).run(); }
+
+ImportedModel import_module(TracedModule module, std::vector<std::string> step_outputs) {
+  return ModuleImport(std::move(module), std::move(step_outputs)).run();
+}
 
 }  // namespace ramet::front

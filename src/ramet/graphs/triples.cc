@@ -42,15 +42,6 @@ int32_t find(const std::unordered_map<std::string_view, int32_t>& numbers, std::
 int32_t given(const Triple& triple, TripleEnd answer) { return answer == TripleEnd::kTail ? triple.head : triple.tail; }
 int32_t asked(const Triple& triple, TripleEnd answer) { return answer == TripleEnd::kTail ? triple.tail : triple.head; }
 
-/// The triples, and behind them each of them the other way round.
-std::vector<Triple> with_reciprocal(std::span<const Triple> triples, const TripleOptions& options) {
-  std::vector<Triple> all(triples.begin(), triples.end());
-  if (!options.reciprocal) return all;
-  for (const Triple& triple : triples)
-    all.push_back({triple.tail, triple.relation + static_cast<int32_t>(options.relations), triple.head});
-  return all;
-}
-
 template <typename T>
 T* place(const Places& places, size_t tensor, int64_t element) {
   return reinterpret_cast<T*>(places.tensors[tensor]) + element;
@@ -71,7 +62,15 @@ Signature triple_signature(int64_t count, int64_t group) {
 
 }  // namespace
 
-KnowledgeGraph::KnowledgeGraph(std::shared_ptr<const GraphSet> set) : set_(std::move(set)) {
+std::vector<Triple> with_reciprocal(std::span<const Triple> triples, const TripleOptions& options) {
+  std::vector<Triple> all(triples.begin(), triples.end());
+  if (!options.reciprocal) return all;
+  for (const Triple& triple : triples)
+    all.push_back({triple.tail, triple.relation + static_cast<int32_t>(options.relations), triple.head});
+  return all;
+}
+
+KnowledgeGraph::KnowledgeGraph(std::shared_ptr<const GraphSet> set, int64_t shards) : set_(std::move(set)) {
   const auto refuse = [&](const std::string& what, const std::string& found) {
     throw Error({.what = what,
                  .where = set_->source(),
@@ -83,9 +82,14 @@ KnowledgeGraph::KnowledgeGraph(std::shared_ptr<const GraphSet> set) : set_(std::
            std::to_string(set_->graphs()) + " graphs");
   if (!set_->has("edge.relation")) refuse("the graph set has no relations", "no field edge.relation");
   const Field& field = set_->fields()[set_->field("edge.relation")];
-  entities_ = set_->node_ptr(0)[1];
-  if (entities_ < 2 || set_->sources(0).empty())
-    refuse("the knowledge graph has no triples", std::to_string(entities_) + " entities");
+  shards_ = {.entities = set_->node_ptr(0)[1], .shards = shards};
+  if (entities() < 2 || set_->sources(0).empty())
+    refuse("the knowledge graph has no triples", std::to_string(entities()) + " entities");
+  if (shards < 1 || shards > entities())
+    throw Error({.what = "entities cannot be dealt to so many shards",
+                 .where = set_->source(),
+                 .found = std::to_string(shards),
+                 .expected = "1 to " + std::to_string(entities())});
   if (is_floating(field.dtype) || field.values.empty() || field.shape.rank() > 0)
     refuse("relations must be one category an edge", field.key());
   relation_names_ = field.values;
@@ -104,7 +108,7 @@ std::vector<Triple> KnowledgeGraph::triples() const {
     const double relation = field_number(set_->fields()[field], set_->bytes(field), static_cast<int64_t>(i));
     if (relation < 0)
       throw Error({.what = "a triple has no relation", .where = set_->source() + ", edge " + std::to_string(i)});
-    triples.push_back({heads[i], static_cast<int32_t>(relation), tails[i]});
+    triples.push_back({shards_.row_of(heads[i]), static_cast<int32_t>(relation), shards_.row_of(tails[i])});
   }
   return triples;
 }
@@ -129,11 +133,14 @@ std::vector<Triple> KnowledgeGraph::triples(const std::string& split, const std:
   return chosen;
 }
 
-int32_t KnowledgeGraph::entity(std::string_view name) const { return find(entity_of_, name, "entity", set_->source()); }
+int32_t KnowledgeGraph::entity(std::string_view name) const {
+  return shards_.row_of(find(entity_of_, name, "entity", set_->source()));
+}
 int32_t KnowledgeGraph::relation(std::string_view name) const {
   return find(relation_of_, name, "relation", set_->source());
 }
-std::string KnowledgeGraph::entity_name(int32_t entity) const {
+std::string KnowledgeGraph::entity_name(int32_t row) const {
+  const int32_t entity = shards_.entity_of(row);
   return entity_names_.empty() ? std::to_string(entity) : entity_names_[static_cast<size_t>(entity)];
 }
 

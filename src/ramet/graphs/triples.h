@@ -21,13 +21,28 @@ struct Triple {
 /// The end of a triple that is asked for: given the head, the tail, or the other way round.
 enum class TripleEnd : uint8_t { kTail, kHead };
 
+/// Entities dealt to shards: entity e of the graph is in shard e mod `shards`, so that entities which the data name
+/// early and often are spread. All shards have room for equally many.
+struct EntityShards {
+  int64_t entities = 0, shards = 1;
+
+  int64_t room() const { return (entities + shards - 1) / shards; }  ///< rows of a shard
+  int64_t rows() const { return room() * shards; }
+  int64_t size(int64_t shard) const { return (entities - shard + shards - 1) / shards; }  ///< entities of a shard
+  /// The row of an entity in the table of all shards, one after another, and back.
+  int32_t row_of(int64_t entity) const { return static_cast<int32_t>(entity % shards * room() + entity / shards); }
+  int32_t entity_of(int64_t row) const { return static_cast<int32_t>(row % room() * shards + row / room()); }
+};
+
 /// A graph set whose edges are triples: "edge.relation" says which relation an edge is.
 class KnowledgeGraph {
  public:
-  /// Throws Error for a set of several graphs or types, and for one without relations.
-  explicit KnowledgeGraph(std::shared_ptr<const GraphSet> set);
+  /// The number of an entity is its row in the table of `shards` shards. Throws Error for a set of several graphs or
+  /// types, and for one without relations.
+  explicit KnowledgeGraph(std::shared_ptr<const GraphSet> set, int64_t shards = 1);
 
-  int64_t entities() const { return entities_; }
+  int64_t entities() const { return shards_.entities; }
+  const EntityShards& shards() const { return shards_; }
   int64_t relations() const { return std::ssize(relation_names_); }
   /// All triples in the global edge order; with a field `split` ("edge.split") those of the part named. Throws Error
   /// naming the parts there are.
@@ -36,13 +51,13 @@ class KnowledgeGraph {
   /// The number of a name. Throws Error naming the nearest name.
   int32_t entity(std::string_view name) const;
   int32_t relation(std::string_view name) const;
-  std::string entity_name(int32_t entity) const;
+  std::string entity_name(int32_t row) const;
   const std::string& relation_name(int32_t relation) const { return relation_names_[static_cast<size_t>(relation)]; }
   const GraphSet& set() const { return *set_; }
 
  private:
   std::shared_ptr<const GraphSet> set_;
-  int64_t entities_ = 0;
+  EntityShards shards_;
   std::vector<std::string> relation_names_, entity_names_;
   std::unordered_map<std::string_view, int32_t> entity_of_, relation_of_;
 };
@@ -73,6 +88,9 @@ struct TripleOptions {
   bool shuffle = true;  ///< a new order in every epoch
   uint64_t seed = 0;
 };
+
+/// The triples, and where `options` want them, behind these each of them the other way round.
+std::vector<Triple> with_reciprocal(std::span<const Triple> triples, const TripleOptions& options);
 
 /// Triples to learn, in groups: sample i holds the triples [i * group, (i + 1) * group) of an endless sequence of
 /// epochs. Tensors of B samples of M triples with K negatives:

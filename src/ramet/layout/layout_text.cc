@@ -234,7 +234,8 @@ constexpr LayoutKey kKeys[] = {
     {"r", "N", "replicas, which share the lanes of a step. Must divide train.lanes, leaving a power of two",
      [](Layout& l, const LayoutValue& v) { l.r = v.count(); }, [](const Layout& l) { return std::to_string(l.r); }},
     {"g", "N",
-     "devices among which the clusters of one graph are dealt (data.graphs.batch = \"cut\"). Must divide them",
+     "devices among which the clusters of one graph (data.graphs.batch = \"cut\") or the shards of a knowledge graph's "
+     "entities (model.knowledge.shards) are dealt. Must divide them",
      [](Layout& l, const LayoutValue& v) { l.g = v.count(); }, [](const Layout& l) { return std::to_string(l.g); }},
     {"deal", "order | near | random:SEED | N+N+...",
      "which clusters each of the g devices gets: runs in order, those that exchange most, at random, or all numbers in "

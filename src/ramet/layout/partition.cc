@@ -149,8 +149,16 @@ class Partitioner {
       if (state.kind == StateKind::kDerived) continue;
       Spread spread;
       spread.cuts = cuts_of_state(state, mesh_, step_.axes);
-      // Where clusters are dealt, every device has all weights.
-      if (!deal_.empty()) std::erase_if(spread.cuts, [](const Cut& cut) { return cut.axis == MeshAxis::kTensor1; });
+      // Where clusters are dealt, every device has all weights but those that are cut into clusters themselves.
+      if (!deal_.empty())
+        std::erase_if(spread.cuts, [&](const Cut& cut) {
+          return cut.axis == MeshAxis::kTensor1 && state.axes[static_cast<size_t>(cut.dim)].name != "clusters";
+        });
+      if (!deal_.empty() && !spread.cuts.empty() && !std::is_sorted(deal_.begin(), deal_.end()))
+        throw Error({.what = "parts of a table lie on devices in order",
+                     .where = "layout deal, state '" + state.name + "'",
+                     .found = "'" + layout_.deal + "'",
+                     .expected = "order"});
       if (state.type.shape.rank() > 0) spread.flat_parts = rts_of(step_.placed_as(state));
       if (state.kind == StateKind::kAccumulator && mesh_.r > 1) spread.partial = bit_of(MeshAxis::kReplica);
       spreads_[state.name] = spread;

@@ -180,8 +180,8 @@ Model build_graph_net(const GraphNetConfig& config, const GraphTask& task) {
   }
   const int64_t items = task.micro_batch * (task.per_graph ? task.room.graphs : task.room.nodes);
   if (task.targets() > 0) {
-    model.metrics = {mean_metric("loss", "count"), mean_metric("absolute", "count")};
-    for (const char* metric : {"loss", "absolute"}) model.limit_items(metric, items * task.targets());
+    model.metrics = {mean_metric("loss", "count"), mean_metric("absolute", "count"), mean_metric("squared", "count")};
+    for (const char* metric : {"loss", "absolute", "squared"}) model.limit_items(metric, items * task.targets());
   } else {
     limit_input(model, "labels", -1, static_cast<double>(task.classes - 1));
     model.metrics = {mean_metric("loss", "count"), share_metric("accuracy", "correct", "count")};

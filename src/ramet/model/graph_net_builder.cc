@@ -242,6 +242,7 @@ void GraphNetBuilder::finish_numbers(Tensor values) {
   build_.output("loss", divide(reduce_sum(each), items));
   const Tensor unit = multiply(map_unary("abs", apart), row_of(task_.target_deviation));
   build_.output("absolute", divide(reduce_sum(unit), items));
+  build_.output("squared", divide(reduce_sum(multiply(unit, unit)), items));
   build_.output("count", count);
 }
 

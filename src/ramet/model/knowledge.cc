@@ -1,6 +1,7 @@
 #include "ramet/model/knowledge.h"
 
 #include "ramet/base/error.h"
+#include "ramet/base/host_tensor.h"
 #include "ramet/model/blocks.h"
 #include "ramet/ops/build_elementwise.h"
 #include "ramet/ops/build_graphs.h"
@@ -20,25 +21,18 @@ class Knowledge {
         function_(*find_score_function(config.function)),
         model_(graph, weights, 0, false, task.seed),
         build_(model_.build()) {
-    LogicalAxis axis{"entities"};
-    axis.padding = task.rows() - task.entities;
-    entities_ = model_.matrix("entities.weight", {task.rows(), function_.entity_parts * config.width}, {axis, kNoAxis},
-                              config.deviation);
+    make_entities();
     // Angles of so wide a distribution lie nearly evenly on the circle.
     relations_ = model_.matrix("relations.weight",
                                {task.relations * (task.reciprocal ? 2 : 1), function_.relation_parts * config.width},
                                {kNoAxis, kNoAxis}, function_.phases ? 1.8 : config.deviation);
-    head_ = input("head", DType::kI32, {task.group});
-    relation_ = input("relation", DType::kI32, {task.group});
-    tail_ = input("tail", DType::kI32, {task.group});
   }
 
   void write_loss() {
-    std::vector<Tensor> negatives;
-    for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead})
-      if (asks_for(side) && config_.loss != "all")
-        negatives.push_back(input(name_of(side) + "_negatives", DType::kI32, {task_.negatives}));
-    read_rows(std::move(negatives));
+    if (task_.sharded())
+      exchange_rows();
+    else
+      read_rows(true);
     Tensor loss;
     for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead}) {
       if (!asks_for(side)) continue;
@@ -48,11 +42,12 @@ class Knowledge {
     }
     if (config_.penalty > 0) loss = add(loss, penalty());
     build_.output("loss", loss);
-    build_.output("count", full(build_, DType::kF32, {}, static_cast<double>(triples())));
+    build_.output("count",
+                  real_.valid() ? reduce_sum(real_) : full(build_, DType::kF32, {}, static_cast<double>(triples())));
   }
 
   void write_ranks() {
-    read_rows();
+    read_rows(false);
     for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead}) {
       const std::string name = name_of(side);
       Scope scope(build_, name);
@@ -64,7 +59,7 @@ class Knowledge {
   }
 
   void write_prediction() {
-    read_rows();
+    read_rows(false);
     for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead}) {
       const std::string name = name_of(side);
       Scope scope(build_, name);
@@ -83,10 +78,22 @@ class Knowledge {
     return side == TripleEnd::kTail ? task_.tails : task_.heads && !task_.reciprocal;
   }
 
-  Tensor input(const std::string& name, DType dtype, std::vector<int64_t> dims) {
+  void make_entities() {
+    const int64_t width = function_.entity_parts * config_.width;
+    LogicalAxis axis{"entities"};
+    axis.padding = task_.rows() - task_.entities;
+    if (!task_.sharded()) {
+      entities_ = model_.matrix("entities.weight", {task_.rows(), width}, {axis, kNoAxis}, config_.deviation);
+      return;
+    }
+    shards_ = model_.matrix("entities.weight", {task_.shards, task_.shard().room(), width},
+                            {LogicalAxis{"clusters"}, kNoAxis, kNoAxis}, config_.deviation);
+  }
+
+  Tensor input(const std::string& name, DType dtype, std::vector<int64_t> dims, const char* samples = "batch") {
     dims.insert(dims.begin(), task_.micro_batch);
     std::vector<std::string> axes(dims.size());
-    axes[0] = "batch";
+    axes[0] = samples;
     return build_.input(name, dtype, Shape(std::move(dims)), std::move(axes));
   }
 
@@ -100,10 +107,16 @@ class Knowledge {
   }
 
   /// The rows of all entities that a batch names, with one gather: then one sum is their table's gradient.
-  void read_rows(std::vector<Tensor> negatives = {}) {
-    Scope scope(build_, "rows");
+  void read_rows(bool with_negatives) {
+    head_ = input("head", DType::kI32, {task_.group});
+    relation_ = input("relation", DType::kI32, {task_.group});
+    tail_ = input("tail", DType::kI32, {task_.group});
     std::vector<Tensor> indices{head_, tail_}, flat;
-    indices.insert(indices.end(), negatives.begin(), negatives.end());
+    for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead})
+      if (with_negatives && asks_for(side) && config_.loss != "all")
+        indices.push_back(input(name_of(side) + "_negatives", DType::kI32, {task_.negatives}));
+    Scope scope(build_, "rows");
+    if (task_.sharded()) entities_ = reshape(shards_, {task_.rows(), shards_.dim(-1)});
     for (const Tensor& each : indices) flat.push_back(reshape(each, {each.shape().elements()}));
     const Tensor rows = gather(entities_, concat(flat, 0));
     int64_t first = 0;
@@ -117,6 +130,57 @@ class Knowledge {
     head_row_ = normalised(head_raw_), tail_row_ = normalised(tail_raw_);
     for (size_t i = 2; i < found.size(); ++i) negative_rows_.push_back(normalised(found[i]));
     relation_row_ = gather(relations_, relation_);
+  }
+
+  /// The same with shards, each of which reads its rows with one gather. Heads stay; tails and negatives go to the
+  /// shards of the triples' heads.
+  void exchange_rows() {
+    const int64_t n = task_.shards, room = task_.group / n, each = task_.negatives / n;
+    const auto shard_input = [&](const std::string& name, DType dtype, std::vector<int64_t> dims) {
+      return input(name, dtype, std::move(dims), "clusters");
+    };
+    std::vector<Tensor> indices{shard_input("head", DType::kI32, {n, room}),
+                                shard_input("tail", DType::kI32, {n, room})};
+    relation_ = shard_input("relation", DType::kI32, {task_.group});
+    real_ = reshape(cast(shard_input("real", DType::kU8, {task_.group}), DType::kF32), {n, task_.group, 1});
+    for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead})
+      if (asks_for(side)) indices.push_back(shard_input(name_of(side) + "_negatives", DType::kI32, {n, each}));
+    Scope scope(build_, "rows");
+    const Tensor index = concat(indices, 2);
+    const int64_t all = index.dim(2), width = shards_.dim(-1);
+    const Tensor rows = gather_rows(shards_, reshape(index, {n, n * all}));
+    // Row w of shard k for shard j goes to place w of shard j's rows from k, and its gradient the same way back.
+    const int64_t sent = all - room;
+    HostTensor table(TensorType{DType::kI32, {n, n * sent}});
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t k = 0; k < n; ++k)
+        for (int64_t w = 0; w < sent; ++w)
+          table.set((j * n + k) * sent + w, static_cast<double>((k * n + j) * sent + w));
+    const Tensor by_shard = reshape(rows, {n, n, all, width});
+    const TensorData exchange(std::move(table));
+    const Tensor came = build_.op("halo_rows", {reshape(slice_axis(by_shard, 2, room, all), {n, n * sent, width})},
+                                  {{"rows", exchange}, {"back", exchange}});
+    const Tensor from_shards = reshape(came, {n, n, sent, width});
+    const auto part_of = [&](Tensor from, int64_t first, int64_t size) {
+      return reshape(slice_axis(from, 2, first, first + size), {n, n * size, width});
+    };
+    head_raw_ = part_of(by_shard, 0, room), tail_raw_ = part_of(from_shards, 0, room);
+    head_row_ = normalised(head_raw_), tail_row_ = normalised(tail_raw_);
+    for (int64_t first = room; first < sent; first += each)
+      negative_rows_.push_back(normalised(part_of(from_shards, first, each)));
+    // A copy of the relations for each shard, whose gradients a tree over the shards adds up.
+    const Tensor copies = broadcast_to(reshape(relations_, {1, relations_.dim(0), relations_.dim(1)}),
+                                       {n, relations_.dim(0), relations_.dim(1)});
+    relation_row_ = gather_rows(copies, relation_);
+    real_count_ = maximum(reduce_sum(real_), full(build_, DType::kF32, {}, 1));
+  }
+
+  /// The sum of a value of each triple, [B, M, 1], or of parts of such values, as a mean over the triples.
+  Tensor sum_to_mean(Tensor sum) {
+    return real_.valid() ? divide(sum, real_count_) : scale(sum, 1 / static_cast<double>(triples()));
+  }
+  Tensor mean_of_triples(Tensor values) {
+    return real_.valid() ? sum_to_mean(reduce_sum(multiply(values, real_))) : reduce_mean(values);
   }
 
   /// The relation's row for a side; of reciprocal relations that of the way back.
@@ -138,7 +202,14 @@ class Knowledge {
     const Tensor found = scores(side, as_group(known_row(side)), as_group(relation_of(side)), normalised(entities_));
     const Tensor rows = reshape(found, {triples(), task_.rows()});
     if (task_.rows() == task_.entities) return rows;
-    const Tensor number = iota(build_, DType::kI32, {1, task_.rows()}, 1);
+    Tensor number = iota(build_, DType::kI32, {1, task_.rows()}, 1);
+    if (task_.sharded()) {
+      const Shape by_shard{task_.shards, task_.shard().room()};
+      const Tensor shards = full(build_, DType::kI32, {}, static_cast<double>(task_.shards));
+      number =
+          reshape(add(multiply(iota(build_, DType::kI32, by_shard, 1), shards), iota(build_, DType::kI32, by_shard, 0)),
+                  {1, task_.rows()});
+    }
     return select(less(number, full(build_, DType::kI32, {}, static_cast<double>(task_.entities))), rows,
                   full(build_, DType::kF32, {}, kHidden));
   }
@@ -160,8 +231,10 @@ class Knowledge {
     const Tensor right = right_scores(side), wrong = scores(side, known_row(side), relation_row_, columns);
     Tensor counts;  // 1 where a negative is wrong indeed; invalid: all are
     if (task_.group > 1)
-      counts = add_scalar(
-          negate(cast(input(name_of(side) + "_true", DType::kU8, {task_.group, task_.negatives}), DType::kF32)), 1);
+      counts = add_scalar(negate(cast(input(name_of(side) + "_true", DType::kU8, {task_.group, task_.negatives},
+                                            task_.sharded() ? "clusters" : "batch"),
+                                      DType::kF32)),
+                          1);
     if (config_.loss == "softmax") return softmax_loss(right, wrong, counts);
     if (config_.loss == "margin") {
       const Tensor over = relu(add_scalar(subtract(wrong, right), config_.margin));
@@ -178,6 +251,12 @@ class Knowledge {
 
   Tensor softmax_loss(Tensor right, Tensor wrong, Tensor counts) {
     const Tensor all = concat({right, hidden(wrong, counts)}, 2);
+    if (task_.sharded()) {
+      // Ops that sum within each triple alone, so that scores stay where they are.
+      const Tensor most = map_unary("stop_gradient", reduce_max(all, {2}, true));
+      const Tensor sum = log(reduce_sum(exp(subtract(all, most)), {2}, true));
+      return mean_of_triples(add(sum, subtract(most, right)));
+    }
     const Tensor first = full(build_, DType::kI32, {triples()}, 0);
     return cross_entropy(reshape(all, {triples(), task_.negatives + 1}), first).loss;
   }
@@ -189,11 +268,11 @@ class Knowledge {
     if (config_.temperature > 0) {
       Tensor weights = softmax(scale(map_unary("stop_gradient", hidden(wrong, counts)), config_.temperature), 2);
       if (counts.valid()) weights = multiply(weights, counts);
-      of_wrong = scale(reduce_sum(multiply(of_wrong, weights)), 1 / static_cast<double>(triples()));
+      of_wrong = sum_to_mean(reduce_sum(multiply(of_wrong, weights)));
     } else {
       of_wrong = mean_of(counts.valid() ? multiply(of_wrong, counts) : of_wrong, counts);
     }
-    return scale(add(reduce_mean(of_right), of_wrong), 0.5);
+    return scale(add(mean_of_triples(of_right), of_wrong), 0.5);
   }
 
   /// Mean over the negatives that count.
@@ -213,9 +292,11 @@ class Knowledge {
         squares = add(slice_axis(squares, -1, 0, half), slice_axis(squares, -1, half, 2 * half));
       }
       const Tensor modulus = sqrt(maximum(squares, full(build_, DType::kF32, {}, 1e-24)));
-      const Tensor cubes = reduce_sum(multiply(squares, modulus));
+      const Tensor cubed = multiply(squares, modulus);
+      const Tensor cubes = reduce_sum(real_.valid() ? multiply(cubed, real_) : cubed);
       sum = sum.valid() ? add(sum, cubes) : cubes;
     }
+    if (real_.valid()) return scale(sum_to_mean(sum), config_.penalty);
     return scale(sum, config_.penalty / static_cast<double>(triples()));
   }
 
@@ -245,7 +326,10 @@ class Knowledge {
   const ScoreFunction& function_;
   ModelBuilder model_;
   GraphBuilder& build_;
-  Tensor entities_, relations_, head_, relation_, tail_;
+  Tensor shards_;    // of entities
+  Tensor entities_;  // as one table; the loss of shards does not read it
+  Tensor relations_, head_, relation_, tail_;
+  Tensor real_, real_count_;  // with shards: 1 for each place with a triple [B, M, 1], and their sum, at least 1
   Tensor head_raw_, tail_raw_, head_row_, tail_row_, relation_row_;
   std::vector<Tensor> negative_rows_;  ///< of the ends that the loss asks for
 };
@@ -267,6 +351,13 @@ void check(const KnowledgeConfig& config, const KnowledgeTask& task) {
          "Set the number of negatives, or take the loss \"all\"");
   if (config.loss == "margin" && !(config.margin > 0))
     fail("the margin loss needs a margin", std::to_string(config.margin), "above 0");
+  if (task.sharded() && config.loss == "all")
+    fail("a loss that compares with all entities reads every shard's rows in every step", "loss \"all\"", "",
+         "Take another loss, or leave the shards out");
+  if (task.shards < 1 || (task.shards & (task.shards - 1)) != 0)
+    fail("the shards of entities must be a power of two", std::to_string(task.shards));
+  if (task.sharded() && task.pad > 1)
+    fail("shards have equally many rows, so there is nothing to pad", std::to_string(task.pad), "a pad of 1");
   if (!task.tails && !task.heads) fail("neither tails nor heads are asked for");
   if (task.top < 1 || task.top > task.entities)
     fail("more answers than entities are wanted", std::to_string(task.top), "1 to " + std::to_string(task.entities));
@@ -278,7 +369,7 @@ Model build_knowledge(const KnowledgeConfig& config, const KnowledgeTask& task) 
   check(config, task);
   Model model;
   model.name = config.function;
-  model.axes["entities"] = 1;
+  model.axes["entities"] = model.axes["clusters"] = 1;
   Knowledge(config, task, model.forward, &model.weights).write_loss();
   Knowledge(config, task, model.evaluate, nullptr).write_loss();
   model.programs.push_back({.name = "rank", .graph = Graph("rank")});
@@ -293,7 +384,7 @@ Model build_knowledge(const KnowledgeConfig& config, const KnowledgeTask& task) 
   const double relations = static_cast<double>(task.relations * (task.reciprocal ? 2 : 1));
   limit_input(model, "relation", 0, relations - 1);
   for (const char* const name : {"head", "tail", "tail_negatives", "head_negatives"})
-    limit_input(model, name, 0, static_cast<double>(task.entities - 1));
+    limit_input(model, name, 0, static_cast<double>(task.sharded() ? task.shard().room() - 1 : task.entities - 1));
   model.metrics = {mean_metric("loss", "count")};
   model.limit_items("loss", task.micro_batch * task.group);
   model.guards = {"loss"};

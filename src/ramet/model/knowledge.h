@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ramet/graphs/triples.h"
+#include "ramet/graphs/triple_shards.h"
 #include "ramet/model/model.h"
 
 namespace ramet::model {
@@ -48,13 +48,19 @@ struct KnowledgeConfig {
 struct KnowledgeTask {
   int64_t micro_batch = 1, group = 1, negatives = 0;
   int64_t entities = 2, pad = 1;  ///< the table of entities has a multiple of `pad` rows
+  /// Above 1: a power of two. The table has so many shards, and a micro-batch is a step of a ShardedTripleSource
+  /// (graphs/triple_shards.h), `micro_batch` the shards. The loss then reads rows of other shards with one exchange
+  /// each way. Layouts deal shards to devices (g).
+  int64_t shards = 1;
   int64_t relations = 1;
   bool tails = true, heads = true, reciprocal = false;
   int64_t known_tails = 1, known_heads = 1;  ///< room of a group's lists of answers, for ranks
   int64_t top = 10;                          ///< answers of a query
   int64_t seed = 0;
 
-  int64_t rows() const { return (entities + pad - 1) / pad * pad; }
+  bool sharded() const { return shards > 1; }
+  int64_t rows() const { return sharded() ? shard().rows() : (entities + pad - 1) / pad * pad; }
+  graphs::EntityShards shard() const { return {entities, shards}; }
 };
 
 /// Embeddings of entities and relations with their loss. Outputs: loss, count. Programs on request:
@@ -64,7 +70,8 @@ struct KnowledgeTask {
 /// - "predict": for head, relation and tail i32 [B, M] the `top` likeliest tails i32 [B, M, top] with tail_scores f32,
 ///   and heads with head_scores.
 ///
-/// Weights: "entities.weight" and "relations.weight". Throws Error when sizes or options contradict each other.
+/// Weights: "entities.weight", with shards [shards, rows, features], and "relations.weight". Throws Error when sizes or
+/// options contradict each other.
 Model build_knowledge(const KnowledgeConfig& config, const KnowledgeTask& task);
 
 }  // namespace ramet::model

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ramet/base/error.h"
+#include "ramet/model/step_outputs.h"
 
 namespace ramet::model {
 namespace {
@@ -28,6 +29,7 @@ std::string structure_of(const Graph& graph) {
     text += "\n";
   }
   for (const GraphOutput& output : graph.outputs()) {
+    if (is_step_output(output)) continue;
     add("output"), add(name_of(output.role)), add(output.name);
     text += std::to_string(output.value) + "\n";
   }

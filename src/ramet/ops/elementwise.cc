@@ -5,6 +5,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/map_program.h"
+#include "ramet/ops/polygamma.h"
 #include "ramet/ops/rules.h"
 #include "ramet/ops/scaling_rules.h"
 
@@ -127,6 +128,7 @@ const std::map<std::string_view, Gradient>& gradients() {
        }},
       {"lgamma", [](const Local& l) { return std::vector{multiply(l.g, map_unary("digamma", l.a))}; }},
       {"digamma", [](const Local& l) { return std::vector{multiply(l.g, map_unary("trigamma", l.a))}; }},
+      {"trigamma", [](const Local& l) { return std::vector{multiply(l.g, polygamma(l.a, 2))}; }},
       {"clamp",
        [](const Local& l) {
          return std::vector{l.g.builder->op("clamp_grad", {l.a, l.g}, {{"parameter", l.p}, {"second", l.q}})};

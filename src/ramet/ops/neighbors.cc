@@ -68,10 +68,17 @@ Error out_of_range(const NodeSignature& node, const std::string& where, int64_t 
 /// The numbers of the places that hold edges.
 void check_numbers(const NodeSignature& node, const std::string& name, const int32_t* numbers, const int32_t* ptr,
                    int64_t batch, int64_t rows, int64_t edges, int64_t bound) {
-  for (int64_t b = 0; b < batch; ++b)
-    for (int64_t e = 0; e < ptr[b * (rows + 1) + rows]; ++e)
-      if (const int32_t number = numbers[b * edges + e]; number < 0 || number >= bound)
+  const auto limit = static_cast<uint32_t>(bound);
+  for (int64_t b = 0; b < batch; ++b) {
+    const int32_t* const of_sample = numbers + b * edges;
+    const int64_t count = ptr[b * (rows + 1) + rows];
+    // The loop over all numbers has no branch; the number that is wrong is found behind it.
+    bool wrong = false;
+    for (int64_t e = 0; e < count; ++e) wrong |= static_cast<uint32_t>(of_sample[e]) >= limit;
+    for (int64_t e = 0; wrong && e < count; ++e)
+      if (const int32_t number = of_sample[e]; number < 0 || number >= bound)
         throw out_of_range(node, name + "[" + std::to_string(b) + "," + std::to_string(e) + "]", number, 0, bound - 1);
+  }
 }
 
 }  // namespace

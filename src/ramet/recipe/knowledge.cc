@@ -15,6 +15,7 @@ namespace ramet::recipe {
 namespace {
 
 using graphs::KnowledgeGraph;
+using graphs::ShardedTripleSource;
 using graphs::TripleEnd;
 using graphs::TripleOptions;
 using graphs::TripleSource;
@@ -35,11 +36,13 @@ KnowledgeConfig config_of(const Recipe& recipe) {
 
 KnowledgeTask task_of(const Recipe& recipe, const KnowledgeGraph& graph, const std::string& part, int64_t top) {
   const auto& data = recipe.data.triples;
-  KnowledgeTask task{.micro_batch = recipe.train.micro_batch,
+  const int64_t shards = recipe.model.knowledge.shards;
+  KnowledgeTask task{.micro_batch = shards > 1 ? shards : recipe.train.micro_batch,
                      .group = data.group,
                      .negatives = data.negatives,
                      .entities = graph.entities(),
                      .pad = recipe.model.knowledge.pad,
+                     .shards = shards,
                      .relations = graph.relations(),
                      .tails = data.sides != "heads",
                      .heads = data.sides != "tails" && !data.reciprocal,
@@ -53,8 +56,13 @@ KnowledgeTask task_of(const Recipe& recipe, const KnowledgeGraph& graph, const s
   return task;
 }
 
-std::shared_ptr<const TripleSource> train_source(const Recipe& recipe, const KnowledgeGraph& graph,
-                                                 const KnowledgeTask& task) {
+/// What to train on, and for a person how full its places are.
+struct TrainTriples {
+  std::shared_ptr<const Source> source;
+  std::string remark;
+};
+
+TrainTriples train_triples(const Recipe& recipe, const KnowledgeGraph& graph, const KnowledgeTask& task) {
   const auto& data = recipe.data.triples;
   std::vector<Triple> triples = for_key(recipe, "data.triples.train", [&] {
     return data.split.empty() ? graph.triples() : graph.triples(data.split, data.train);
@@ -69,10 +77,19 @@ std::shared_ptr<const TripleSource> train_source(const Recipe& recipe, const Kno
                               .relations = task.relations,
                               .shuffle = recipe.data.shuffle,
                               .seed = static_cast<uint64_t>(recipe.train.seed)};
+  const std::string contents = graph.set().contents().hex() + data.split + data.train + data.known;
+  if (task.sharded() && recipe.model.knowledge.loss != "all")
+    return for_key(recipe, "model.knowledge.shards", [&]() -> TrainTriples {
+      auto source = std::make_shared<const ShardedTripleSource>(triples, known, graph.shards(), contents, options);
+      const std::string remark = "triples by shards: " + std::to_string(task.shards * task.shards) +
+                                 " pairs of shards with room for " + std::to_string(task.group / task.shards) +
+                                 " triples each, " + std::to_string(100 * source->triples() / source->places()) +
+                                 "% of it used";
+      return {std::move(source), remark};
+    });
   const bool group = options.group > std::ssize(triples);
-  return for_key(recipe, group ? "data.triples.group" : "data.triples.negatives", [&] {
-    return std::make_shared<const TripleSource>(
-        std::move(triples), known, graph.set().contents().hex() + data.split + data.train + data.known, options);
+  return for_key(recipe, group ? "data.triples.group" : "data.triples.negatives", [&]() -> TrainTriples {
+    return {std::make_shared<const TripleSource>(std::move(triples), known, contents, options), ""};
   });
 }
 
@@ -127,13 +144,24 @@ class KnowledgeKind final : public RecipeKind {
 
   OpenedData open(Recipe& recipe, Preparation&) const override {
     const std::shared_ptr<const KnowledgeGraph> graph = open_knowledge(recipe);
+    if (const int64_t shards = recipe.model.knowledge.shards; shards > 1) {
+      if (recipe.places.count("train.micro_batch") && recipe.train.micro_batch != shards)
+        throw Error({.what = "a micro-batch of triples by shards has one sample of each shard",
+                     .where = recipe.where("train.micro_batch"),
+                     .found = std::to_string(recipe.train.micro_batch),
+                     .expected = std::to_string(shards),
+                     .remedy = "Leave the key out"});
+      recipe.train.micro_batch = shards;
+    }
     return {.make_workload = [graph](Preparation& made) {
       const Recipe& complete = made.recipe;
       Workload& workload = made.workload;
       const std::string part = held_out_of(complete);
       const KnowledgeTask task =
           for_key(complete, "data.triples.held_out", [&] { return task_of(complete, *graph, part, kAnswers); });
-      workload.train = train_source(complete, *graph, task);
+      const TrainTriples triples = train_triples(complete, *graph, task);
+      workload.train = triples.source;
+      if (!triples.remark.empty()) workload.remarks.push_back(triples.remark);
       workload.units = {.name = "triples", .per_sample = task.group};
       workload.model = for_key(complete, "model.kind", [&] { return build_knowledge(config_of(complete), task); });
       if (!part.empty())
@@ -172,7 +200,8 @@ std::shared_ptr<const KnowledgeGraph> open_knowledge(const Recipe& recipe) {
                  .where = recipe.where("data.triples.set"),
                  .remedy = "Make one with `ramet graphs prepare triples`"});
   return for_key(recipe, "data.triples.set", [&] {
-    return std::make_shared<const KnowledgeGraph>(std::make_shared<const GraphSet>(GraphSet::open(path)));
+    return std::make_shared<const KnowledgeGraph>(std::make_shared<const GraphSet>(GraphSet::open(path)),
+                                                  recipe.model.knowledge.shards);
   });
 }
 

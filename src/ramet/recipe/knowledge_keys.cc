@@ -25,6 +25,15 @@ std::vector<RecipeKey> knowledge_keys() {
        .low = 1,
        .high = 1e6,
        .quiet = true},
+      {.name = "model.knowledge.shards",
+       .doc =
+           "the table of entities in so many shards, a power of two, which layouts deal to devices (g): triples are "
+           "grouped by the shards of heads and tails, which train.micro_batch then is, and rows travel once each way "
+           "(Cattaneo et al., arXiv 2211.12281)",
+       .field = RAMET_FIELD(model.knowledge.shards),
+       .low = 1,
+       .high = 4096,
+       .quiet = true},
       {.name = "model.knowledge.loss",
        .doc = "log-sigmoid, margin or softmax of the right answer beside negatives, or softmax of all entities",
        .field = RAMET_FIELD(model.knowledge.loss),

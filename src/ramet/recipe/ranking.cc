@@ -23,16 +23,16 @@ std::shared_ptr<const RankSource> rank_source(const Recipe& recipe, const Knowle
       triples[static_cast<size_t>(i)] = triples[static_cast<size_t>(i * size / limit)];
     triples.resize(static_cast<size_t>(limit));
   }
-  const int64_t pad = recipe.model.knowledge.pad;
-  return std::make_shared<const RankSource>(std::move(triples), graph.triples(), recipe.data.triples.group,
-                                            (graph.entities() + pad - 1) / pad * pad);
+  const int64_t pad = recipe.model.knowledge.pad, entities = graph.entities();
+  const int64_t rows = graph.shards().shards > 1 ? graph.shards().rows() : (entities + pad - 1) / pad * pad;
+  return std::make_shared<const RankSource>(std::move(triples), graph.triples(), recipe.data.triples.group, rows);
 }
 
 }  // namespace
 
 Ranking::Ranking(const Recipe& recipe, const KnowledgeGraph& graph, const std::string& part, int64_t limit)
     : source_(rank_source(recipe, graph, part, limit)),
-      micro_batch_(recipe.train.micro_batch),
+      micro_batch_(graph.shards().shards > 1 ? graph.shards().shards : recipe.train.micro_batch),
       group_(recipe.data.triples.group) {}
 
 Numbers Ranking::run(Cluster& cluster) const {

@@ -45,7 +45,7 @@ struct Recipe {
     } graph;
     // Of embeddings of knowledge graphs (model/knowledge.h).
     struct {
-      int64_t width = 128, norm = 1, pad = 1;
+      int64_t width = 128, norm = 1, pad = 1, shards = 1;
       std::string loss = "log-sigmoid";
       double margin = 0, temperature = 0, penalty = 0, deviation = 0.1;
     } knowledge;

@@ -16,6 +16,7 @@
 #include "ramet/model/array_file.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/sparsify.h"
+#include "ramet/model/step_outputs.h"
 #include "ramet/train/all_ranks.h"
 #include "ramet/train/evaluate.h"
 #include "ramet/train/evolve.h"
@@ -158,7 +159,8 @@ Numbers Training::step(const StepScalars& given) {
   const std::vector<ScalarValue> scalars = scalars_of(steps_done_, given);  // before a batch is taken: it may throw
   const ClusterResults& results = [&]() -> const ClusterResults& {
     try {
-      return cluster_->run_step(steps_done_, feed_of_step(), scalars);
+      const Wanted wanted{.names = model::step_outputs(workload_.model.forward), .everywhere = true};
+      return cluster_->run_step(steps_done_, feed_of_step(), scalars, wanted);
     } catch (...) {
       whole_ = whole_ && !cluster_->stopped();
       throw;

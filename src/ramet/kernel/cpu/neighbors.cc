@@ -67,10 +67,112 @@ HWY_INLINE void sum_features(const EdgeSums& call, int64_t begin, int64_t end, i
   }
 }
 
+using HeadIndices = decltype(hn::SetTableIndices(Df(), static_cast<const int32_t*>(nullptr)));
+
+/// The same where features of several heads share vectors: lane l of vector v takes the weight of head indices[v][l].
+template <bool kWhole>
+HWY_INLINE void sum_heads(const EdgeSums& call, int64_t begin, int64_t end, const HeadIndices (&indices)[kVectors],
+                          int64_t first, int64_t count, float* out) {
+  const Df d;
+  const int64_t lanes = vector_lanes();
+  Vf sums[kVectors];
+  RAMET_UNROLL
+  for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
+  for (int64_t k = begin; k < end; ++k) {
+    const int64_t row = call.from ? int64_t{call.from[k]} : k;
+    const float* x = (row < call.near ? call.x + row * call.width : call.far + (row - call.near) * call.width) + first;
+    const int64_t edge = call.edge ? int64_t{call.edge[k]} : k;
+    const Vf weights = load_part(call.weight + edge * call.heads, call.heads);
+    RAMET_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      if (!kWhole && v * lanes >= count) break;
+      const Vf value = kWhole ? hn::LoadU(d, x + v * lanes) : load_part(x + v * lanes, count - v * lanes);
+      sums[v] = hn::MulAdd(hn::TableLookupLanes(weights, indices[v]), value, sums[v]);
+    }
+  }
+  RAMET_UNROLL
+  for (int v = 0; v < kVectors; ++v)
+    if (kWhole || v * lanes < count) store_part(sums[v], out + v * lanes, kWhole ? lanes : count - v * lanes);
+}
+
+/// Rows [begin, end) of sums whose heads are narrower than kVectors vectors.
+void sum_narrow_heads(const EdgeSums& call, int64_t begin, int64_t end) {
+  const Df d;
+  const int64_t lanes = vector_lanes(), step = kVectors * lanes, size = call.width / call.heads;
+  HWY_ALIGN int32_t heads[kVectors][hn::MaxLanes(Df())];
+  for (int64_t first = 0; first < call.width; first += step) {
+    for (int64_t i = 0; i < step; ++i)
+      heads[i / lanes][i % lanes] = static_cast<int32_t>(std::min((first + i) / size, call.heads - 1));
+    const HeadIndices indices[kVectors] = {hn::SetTableIndices(d, heads[0]), hn::SetTableIndices(d, heads[1]),
+                                           hn::SetTableIndices(d, heads[2]), hn::SetTableIndices(d, heads[3])};
+    const int64_t count = std::min(step, call.width - first);
+    for (int64_t row = begin; row < end; ++row) {
+      float* out = call.out + row * call.width + first;
+      if (count == step)
+        sum_heads<true>(call, call.ptr[row], call.ptr[row + 1], indices, first, count, out);
+      else
+        sum_heads<false>(call, call.ptr[row], call.ptr[row + 1], indices, first, count, out);
+    }
+  }
+}
+
+/// The softmax of one row.
+void softmax_row(const EdgeSoftmax& call, int64_t row) {
+  const Df d;
+  const int64_t first = call.ptr[row], last = call.ptr[row + 1];
+  if (first == last) return;
+  walk_vectors(call.width, [&](int64_t f, int64_t count) {
+    Vf most = load_part(call.x + first * call.width + f, count);
+    for (int64_t e = first + 1; e < last; ++e) most = hn::Max(most, load_part(call.x + e * call.width + f, count));
+    Vf sum = hn::Zero(d);
+    for (int64_t e = first; e < last; ++e) {
+      const Vf power = Exp(d, hn::Sub(load_part(call.x + e * call.width + f, count), most));
+      sum = hn::Add(sum, power);
+      store_part(power, call.out + e * call.width + f, count);
+    }
+    for (int64_t e = first; e < last; ++e)
+      store_part(hn::Div(load_part(call.out + e * call.width + f, count), sum), call.out + e * call.width + f, count);
+  });
+}
+
+constexpr int64_t kGroup = 2048;  // elements of rows whose powers and quotients are computed in whole vectors
+
+/// The softmax of rows [begin, end), which are narrower than a vector and have at most kGroup elements together.
+void softmax_group(const EdgeSoftmax& call, int64_t begin, int64_t end) {
+  const Df d;
+  const int64_t width = call.width, first = call.ptr[begin], elements = (call.ptr[end] - first) * width;
+  const float* const x = call.x + first * width;
+  float* const out = call.out + first * width;
+  HWY_ALIGN float divisors[kGroup];
+  const auto each_row = [&](const auto& visit) {
+    for (int64_t row = begin; row < end; ++row)
+      if (call.ptr[row] < call.ptr[row + 1])
+        visit((call.ptr[row] - first) * width, (call.ptr[row + 1] - first) * width);
+  };
+  each_row([&](int64_t from, int64_t to) {
+    Vf most = load_part(x + from, width);
+    for (int64_t i = from + width; i < to; i += width) most = hn::Max(most, load_part(x + i, width));
+    for (int64_t i = from; i < to; i += width) store_part(hn::Sub(load_part(x + i, width), most), out + i, width);
+  });
+  walk_vectors(elements,
+               [&](int64_t i, int64_t count) { store_part(Exp(d, load_part(out + i, count)), out + i, count); });
+  each_row([&](int64_t from, int64_t to) {
+    Vf sum = hn::Zero(d);
+    for (int64_t i = from; i < to; i += width) sum = hn::Add(sum, load_part(out + i, width));
+    for (int64_t i = from; i < to; i += width) store_part(sum, divisors + i, width);
+  });
+  walk_vectors(elements, [&](int64_t i, int64_t count) {
+    store_part(hn::Div(load_part(out + i, count), load_part(divisors + i, count)), out + i, count);
+  });
+}
+
 }  // namespace
 
 /// Rows [begin, end) of the sums.
 void SumEdges(const EdgeSums& call, int64_t begin, int64_t end) {
+  if (call.weight && call.heads > 1 && call.heads <= vector_lanes() &&
+      call.width / call.heads < kVectors * vector_lanes())
+    return sum_narrow_heads(call, begin, end);
   const int64_t step = kVectors * vector_lanes(), size = call.width / call.heads;
   for (int64_t row = begin; row < end; ++row)
     for (int64_t head = 0; head < call.heads; ++head)
@@ -117,22 +219,16 @@ void MultiplyEdges(const EdgeProducts& call, int64_t begin, int64_t end) {
 
 /// The softmax over the edges of rows [begin, end).
 void SoftmaxEdges(const EdgeSoftmax& call, int64_t begin, int64_t end) {
-  const Df d;
-  for (int64_t row = begin; row < end; ++row)
-    walk_vectors(call.width, [&](int64_t f, int64_t count) {
-      const int64_t first = call.ptr[row], last = call.ptr[row + 1];
-      if (first == last) return;
-      Vf most = load_part(call.x + first * call.width + f, count);
-      for (int64_t e = first + 1; e < last; ++e) most = hn::Max(most, load_part(call.x + e * call.width + f, count));
-      Vf sum = hn::Zero(d);
-      for (int64_t e = first; e < last; ++e) {
-        const Vf power = Exp(d, hn::Sub(load_part(call.x + e * call.width + f, count), most));
-        sum = hn::Add(sum, power);
-        store_part(power, call.out + e * call.width + f, count);
-      }
-      for (int64_t e = first; e < last; ++e)
-        store_part(hn::Div(load_part(call.out + e * call.width + f, count), sum), call.out + e * call.width + f, count);
-    });
+  const bool narrow = call.width < vector_lanes();
+  for (int64_t row = begin; row < end;) {
+    int64_t next = row;
+    while (narrow && next < end && (call.ptr[next + 1] - call.ptr[row]) * call.width <= kGroup) ++next;
+    if (next > row)
+      softmax_group(call, row, next);
+    else
+      softmax_row(call, next++);
+    row = next;
+  }
 }
 
 }  // namespace HWY_NAMESPACE

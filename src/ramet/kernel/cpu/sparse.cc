@@ -4,6 +4,7 @@
 #include "ramet/kernel/cpu/sparse.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
@@ -430,7 +431,7 @@ int64_t values_room(const NodeSignature& node, const ops::SparseMatmulForm& form
 
 int64_t matmul_scratch(const NodeSignature& node, int threads) {
   const ops::SparseMatmulForm form = ops::sparse_matmul_form(node);
-  return cpu::lines_scratch(form.grid, form.transpose, form.groups) + values_room(node, form) +
+  return cpu::lines_scratch(form.grid, form.transpose, form.groups, threads) + values_room(node, form) +
          threads * panel_room(form);
 }
 
@@ -446,47 +447,101 @@ void split_groups(ThreadTeam& team, int64_t groups, int64_t count, int64_t grain
   });
 }
 
-void run_matmul(const NodeSignature& node, const ops::SparseMatmulForm& form, const KernelContext& context) {
-  cpu::Room room(context.scratch);
-  const cpu::SparsePatterns patterns(node, 2, form.grid, form.transpose, form.groups, context, room);
-  const DType dtype = node.inputs[1].dtype;
-  const int64_t stored = form.grid.stored_elements(), groups = form.groups.count;
-  const auto* values = static_cast<const float*>(context.inputs[1]);
+/// The stored elements of one product in the order of its lines, with their values.
+SparseLines sort_singles(const NodeSignature& node, const ops::SparseMatmulForm& form, const KernelContext& context,
+                         cpu::Room& room) {
+  const int64_t slices = context.team.size();
+  auto* singles = room.take<cpu::SparseSingle>(form.grid.stored_elements());
+  auto* numbers = room.take<int32_t>(cpu::LineSort::room_numbers(form.grid, form.transpose, slices));
+  const auto* index = static_cast<const int32_t*>(context.inputs[2]);
+  cpu::LineSort sort(form.grid, form.transpose, index, slices, numbers);
+  context.team.run([&](int rank) { sort.count(rank); });
+  if (!sort.is_valid()) ops::check_sparse_index(node, form.grid, index);
+  SparseLines lines = sort.place();
+  const auto fill = [&](const auto& value_of) {
+    context.team.run([&](int rank) {
+      sort.fill(rank, [&](int32_t at, int64_t along, int64_t number) {
+        singles[at] = {static_cast<int32_t>(along * kPanelTokens), value_of(number)};
+      });
+    });
+  };
+  const void* values = context.inputs[1];
+  switch (node.inputs[1].dtype) {
+    case DType::kF32: fill([v = static_cast<const float*>(values)](int64_t i) { return v[i]; }); break;
+    case DType::kBF16: fill([v = static_cast<const uint16_t*>(values)](int64_t i) { return bf16_to_f32(v[i]); }); break;
+    default: fill([v = static_cast<const uint16_t*>(values)](int64_t i) { return f16_to_f32(v[i]); }); break;
+  }
+  lines.singles = singles;
+  return lines;
+}
+
+/// The lines of each product, and their values in f32.
+struct MatmulOperands {
+  std::optional<cpu::SparsePatterns> patterns{};
+  SparseLines one{};  ///< where there are no patterns
+  const float* values = nullptr;
   cpu::SparseSingle* singles = nullptr;
-  if (form.grid.block_elements() == 1) {
-    singles = room.take<cpu::SparseSingle>(groups * stored);
+
+  SparseLines of(int64_t group, int64_t stored) const {
+    if (!patterns) return one;
+    SparseLines lines = patterns->of(group);
+    if (singles) lines.singles = singles + group * stored;
+    return lines;
+  }
+};
+
+MatmulOperands matmul_operands(const NodeSignature& node, const ops::SparseMatmulForm& form,
+                               const KernelContext& context, cpu::Room& room) {
+  const int64_t stored = form.grid.stored_elements(), groups = form.groups.count;
+  const bool single = form.grid.block_elements() == 1;
+  MatmulOperands made{.values = static_cast<const float*>(context.inputs[1])};
+  if (single && groups == 1) {
+    made.one = sort_singles(node, form, context, room);
+    return made;
+  }
+  made.patterns.emplace(node, 2, form.grid, form.transpose, form.groups, context, room);
+  const DType dtype = node.inputs[1].dtype;
+  if (single) {
+    made.singles = room.take<cpu::SparseSingle>(groups * stored);
     split_groups(context.team, groups, stored, 4096, [&](int64_t group, int64_t begin, int64_t end, int) {
       const char* from = static_cast<const char*>(context.inputs[1]) + group * stored * size_of(dtype);
-      HWY_DYNAMIC_DISPATCH(SparseGather)(dtype, from, patterns.of(group), begin, end, singles + group * stored);
+      HWY_DYNAMIC_DISPATCH(SparseGather)
+      (dtype, from, made.patterns->of(group), begin, end, made.singles + group * stored);
     });
   } else if (dtype != DType::kF32) {
     float* wide = room.take<float>(groups * stored);
     context.team.split(groups * stored, 4096, [&](int64_t begin, int64_t end, int) {
       HWY_DYNAMIC_DISPATCH(SparseWiden)(dtype, context.inputs[1], begin, end, wide);
     });
-    values = wide;
+    made.values = wide;
   }
+  return made;
+}
+
+void run_matmul(const NodeSignature& node, const ops::SparseMatmulForm& form, const KernelContext& context) {
+  cpu::Room room(context.scratch);
+  const MatmulOperands operands = matmul_operands(node, form, context, room);
+  const int64_t stored = form.grid.stored_elements(), groups = form.groups.count;
   const int64_t size = panel_room(form) / 4;
   float* panels = room.take<float>(size * context.team.size());
   const int64_t count = (form.tokens + kPanelTokens - 1) / kPanelTokens;
   const auto x_bytes = static_cast<int64_t>(size_of(node.inputs[0].dtype)) * form.tokens * form.in();
   const auto y_bytes = static_cast<int64_t>(size_of(form.output.dtype)) * form.tokens * form.out();
   split_groups(context.team, groups, count, 1, [&](int64_t group, int64_t begin, int64_t end, int rank) {
-    SparseProduct call{.form = form,
-                       .lines = patterns.of(group),
-                       .in = node.inputs[0].dtype,
-                       .x = static_cast<const char*>(context.inputs[0]) + group * x_bytes,
-                       .values = values + group * stored,
-                       .y = static_cast<char*>(context.outputs[0]) + group * y_bytes};
-    if (singles) call.lines.singles = singles + group * stored;
+    const SparseProduct call{.form = form,
+                             .lines = operands.of(group, stored),
+                             .in = node.inputs[0].dtype,
+                             .x = static_cast<const char*>(context.inputs[0]) + group * x_bytes,
+                             .values = operands.values + group * stored,
+                             .y = static_cast<char*>(context.outputs[0]) + group * y_bytes};
     HWY_DYNAMIC_DISPATCH(SparsePanels)(call, begin, end, panels + rank * size);
   });
 }
 
-int64_t outer_scratch(const NodeSignature& node, int) {
+int64_t outer_scratch(const NodeSignature& node, int threads) {
   const ops::SparseOuterForm form = ops::sparse_outer_form(node);
   const SparseGrid& grid = form.grid;
-  return cpu::lines_scratch(grid, false, form.groups) + cpu::scratch_bytes(cpu::line_count(grid, false) * 4) +
+  return cpu::lines_scratch(grid, false, form.groups, threads) + cpu::scratch_bytes(cpu::line_count(grid, false) * 4) +
          (grid.rows() + grid.columns()) * kOuterTokens * 4;
 }
 

@@ -1,7 +1,7 @@
 #include "ramet/kernel/cpu/sparse_lines.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 namespace ramet::kernel::cpu {
 
@@ -9,64 +9,64 @@ int64_t line_count(const SparseGrid& grid, bool transpose) {
   return transpose ? grid.cells_across * grid.blocks_across() : grid.cells_down * grid.blocks_down();
 }
 
-namespace {
+LineSort::LineSort(const SparseGrid& grid, bool transpose, const int32_t* index, int64_t slices, int32_t* room)
+    : grid_(grid),
+      transpose_(transpose),
+      index_(index),
+      slices_(slices),
+      lines_(line_count(grid, transpose)),
+      parts_(transpose ? grid.cells_down : grid.cells_across),
+      keys_(lines_ * parts_),
+      first_(room),
+      places_(room + keys_ + 1) {}
 
-/// Numbers that make_lines needs.
-int64_t lines_room(const SparseGrid& grid, bool transpose) {
-  const int64_t parts = transpose ? grid.cells_down : grid.cells_across;
-  return line_count(grid, transpose) * parts + 1 + 2 * (grid.cells() * grid.slots + kAhead);
+int64_t LineSort::room_numbers(const SparseGrid& grid, bool transpose, int64_t slices) {
+  return line_count(grid, transpose) * (transpose ? grid.cells_down : grid.cells_across) * (slices + 1) + 1;
 }
 
-/// Sorts the stored blocks by line and part. `room` takes lines_room numbers.
-SparseLines make_lines(const SparseGrid& grid, bool transpose, const int32_t* index, int32_t* room) {
-  SparseLines lines;
-  lines.parts = transpose ? grid.cells_down : grid.cells_across;
-  lines.lines = line_count(grid, transpose);
-  lines.high = transpose ? grid.block_columns : grid.block_rows;
-  const int64_t keys = lines.lines * lines.parts, entries = grid.cells() * grid.slots;
-  int32_t *first = room, *other = first + keys + 1, *block = other + entries + kAhead;
-  std::fill_n(first, keys + 1, 0);
-  // Calls visit(key, along, number of the block) for the blocks in their order: `along` is the block's place in the
-  // sum.
-  const auto walk = [&](const auto& visit) {
-    int64_t number = 0;
-    for (int64_t r = 0; r < grid.cells_down; ++r)
-      for (int64_t c = 0; c < grid.cells_across; ++c) {
-        int64_t row = 0, row_end = grid.blocks_across();
-        const int64_t cell_end = number + grid.slots;
-        for (; number < cell_end && index[number] != ops::kUnusedSlot; ++number) {
-          for (; index[number] >= row_end; ++row) row_end += grid.blocks_across();
-          const int64_t column = index[number] - (row_end - grid.blocks_across());
-          if (transpose)
-            visit((c * grid.blocks_across() + column) * lines.parts + r, r * grid.cell_rows + row * grid.block_rows,
-                  number);
-          else
-            visit((r * grid.blocks_down() + row) * lines.parts + c, c * grid.cell_columns + column * grid.block_columns,
-                  number);
-        }
-        number = cell_end;
-      }
-  };
-  walk([&](int64_t key, int64_t, int64_t) { ++first[key]; });
-  std::exclusive_scan(first, first + keys + 1, first, 0);
-  walk([&](int64_t key, int64_t along, int64_t number) {
-    other[first[key]] = static_cast<int32_t>(along);
-    block[first[key]++] = static_cast<int32_t>(number);
+void LineSort::count(int64_t slice) {
+  int32_t* counts = places_ + slice * keys_;
+  std::fill_n(counts, keys_, 0);
+  walk(slice, [&](int64_t key, int64_t, int64_t) { ++counts[key]; });
+}
+
+SparseLines LineSort::place() {
+  int32_t next = 0;
+  for (int64_t key = 0; key < keys_; ++key) {
+    first_[key] = next;
+    for (int64_t slice = 0; slice < slices_; ++slice) next += std::exchange(places_[slice * keys_ + key], next);
+  }
+  first_[keys_] = next;
+  return {
+      .lines = lines_, .parts = parts_, .high = transpose_ ? grid_.block_columns : grid_.block_rows, .first = first_};
+}
+
+void LineSort::fill(int64_t slice, int32_t* other, int32_t* block) {
+  fill(slice, [&](int32_t at, int64_t along, int64_t number) {
+    other[at] = static_cast<int32_t>(along);
+    block[at] = static_cast<int32_t>(number);
   });
-  // Each start has moved to its end: the next key's start.
-  std::copy_backward(first, first + keys, first + keys + 1);
-  first[0] = 0;
-  std::fill(other + first[keys], other + entries + kAhead, 0);
-  std::fill(block + first[keys], block + entries, 0);
-  lines.first = first, lines.other = other, lines.block = block;
-  return lines;
+}
+
+namespace {
+
+/// Bytes of the places and numbers of the blocks of a pattern.
+int64_t blocks_room(const SparseGrid& grid) {
+  const int64_t entries = grid.cells() * grid.slots;
+  return scratch_bytes((entries + kAhead) * 4) + scratch_bytes(entries * 4);
+}
+
+/// Bytes that one pattern takes, sorted in so many slices.
+int64_t pattern_room(const SparseGrid& grid, bool transpose, int64_t slices) {
+  return scratch_bytes(LineSort::room_numbers(grid, transpose, slices) * 4) + blocks_room(grid);
 }
 
 }  // namespace
 
-int64_t lines_scratch(const SparseGrid& grid, bool transpose, const ops::SparseGroups& groups) {
+int64_t lines_scratch(const SparseGrid& grid, bool transpose, const ops::SparseGroups& groups, int threads) {
+  const int64_t slices = groups.patterns() == 1 ? threads : 1;
   return scratch_bytes(groups.patterns() * static_cast<int64_t>(sizeof(SparseLines))) +
-         groups.patterns() * scratch_bytes(lines_room(grid, transpose) * 4);
+         groups.patterns() * pattern_room(grid, transpose, slices);
 }
 
 SparsePatterns::SparsePatterns(const NodeSignature& node, int input, const SparseGrid& grid, bool transpose,
@@ -75,15 +75,37 @@ SparsePatterns::SparsePatterns(const NodeSignature& node, int input, const Spars
       own_index_(groups.own_index),
       index_(static_cast<const int32_t*>(context.inputs[static_cast<size_t>(input)])),
       lines_(room.take<SparseLines>(groups.patterns())) {
-  const int32_t* index = index_;
-  ops::check_sparse_index(node, grid, index, groups.patterns());
-  const int64_t size = scratch_bytes(lines_room(grid, transpose) * 4) / 4;
-  int32_t* numbers = room.take<int32_t>(groups.patterns() * size);
-  context.team.split(groups.patterns(), 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t pattern = begin; pattern < end; ++pattern)
-      lines_[pattern] =
-          make_lines(grid, transpose, index + pattern * grid.cells() * grid.slots, numbers + pattern * size);
-  });
+  const int64_t patterns = groups.patterns(), entries = grid.cells() * grid.slots;
+  // One pattern is sorted by all threads; of several, each by one.
+  const int64_t slices = patterns == 1 ? context.team.size() : 1;
+  const int64_t size = pattern_room(grid, transpose, slices);
+  char* rooms = room.take<char>(patterns * size);
+  std::atomic<bool> valid = true;
+  const auto sort = [&](int64_t pattern, const auto& each_slice) {
+    Room own(rooms + pattern * size);
+    int32_t* numbers = own.take<int32_t>(LineSort::room_numbers(grid, transpose, slices));
+    LineSort lines(grid, transpose, index_ + pattern * entries, slices, numbers);
+    each_slice([&](int64_t slice) { lines.count(slice); });
+    if (!lines.is_valid()) {
+      valid = false;
+      return;
+    }
+    auto* other = own.take<int32_t>(entries + kAhead);
+    auto* block = own.take<int32_t>(entries);
+    lines_[pattern] = lines.place();
+    each_slice([&](int64_t slice) { lines.fill(slice, other, block); });
+    const int32_t used = lines_[pattern].first[lines_[pattern].lines * lines_[pattern].parts];
+    std::fill(other + used, other + entries + kAhead, 0);
+    std::fill(block + used, block + entries, 0);
+    lines_[pattern].other = other, lines_[pattern].block = block;
+  };
+  if (patterns == 1)
+    sort(0, [&](const auto& body) { context.team.run([&](int rank) { body(rank); }); });
+  else
+    context.team.split(patterns, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t pattern = begin; pattern < end; ++pattern) sort(pattern, [](const auto& body) { body(0); });
+    });
+  if (!valid) ops::check_sparse_index(node, grid, index_, patterns);
 }
 
 void SparsePatterns::clear_unused(int64_t group, int64_t bytes, void* blocks) const {

@@ -209,7 +209,7 @@ int64_t softmax_room(const SparseGrid& grid) { return cpu::scratch_bytes(3 * gri
 
 int64_t softmax_scratch(const NodeSignature& node, int threads) {
   const ops::SparseSoftmaxForm form = ops::sparse_softmax_form(node);
-  return cpu::lines_scratch(form.grid, false, form.groups) + threads * softmax_room(form.grid);
+  return cpu::lines_scratch(form.grid, false, form.groups, threads) + threads * softmax_room(form.grid);
 }
 
 void run_softmax(const NodeSignature& node, const ops::SparseSoftmaxForm& form, const KernelContext& context) {
@@ -240,8 +240,8 @@ void run_softmax(const NodeSignature& node, const ops::SparseSoftmaxForm& form, 
   });
 }
 
-int64_t rows_scratch(const NodeSignature& node, int) {
-  return cpu::lines_scratch(ops::sparse_rows_form(node).grid, false, {});
+int64_t rows_scratch(const NodeSignature& node, int threads) {
+  return cpu::lines_scratch(ops::sparse_rows_form(node).grid, false, {}, threads);
 }
 
 void run_rows(const NodeSignature& node, const ops::SparseRowsForm& form, bool scatters, const KernelContext& context) {
