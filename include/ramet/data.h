@@ -42,6 +42,8 @@ struct ArrayOptions {
   double held_out = 0;  ///< share of the samples, in [0, 1), that training leaves out and Data::held_out() gives
 };
 
+struct KnowledgeOptions;  // ramet/knowledge.h
+
 /// Samples for training or evaluation, epoch after epoch. Cheap to copy. Training's constructor checks them against the
 /// model, and throws Error where names, types or shapes differ.
 class RAMET_API Data {
@@ -56,6 +58,10 @@ class RAMET_API Data {
   static Data file(const std::string& path, const ArrayOptions& options = {});
   /// Samples of a source; throws Error when it is null.
   static Data source(std::shared_ptr<const Source> source);
+  /// Triples to train the knowledge_model of the same options on (ramet/knowledge.h): i32 [triples, 3] of head, relation
+  /// and tail. The library draws the negatives. `known`: further triples that count as true. Both are copied. Throws
+  /// Error for numbers that are no entity or relation.
+  static Data triples(const KnowledgeOptions& options, const ArrayView& triples, const ArrayView& known = ArrayView());
   /// The samples that ArrayOptions::held_out holds out, in a fixed order. Where it is 0, and of a Source, there are
   /// none: the constructor of Training then throws Error.
   Data held_out() const;

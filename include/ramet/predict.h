@@ -33,8 +33,8 @@ class RAMET_API Predictor {
   Predictor(Predictor&&) noexcept;
   Predictor& operator=(Predictor&&) noexcept;
 
-  /// The model's outputs for any number of samples, in the order of the samples. Inputs that the outputs do not depend on
-  /// may be left out.
+  /// The model's outputs for any number of samples, in the order of the samples. Inputs that the outputs do not depend
+  /// on may be left out.
   Arrays predict(const NamedViews& samples);
   /// Runs a program on request on whole micro-batches of samples; without samples once, when it has no inputs.
   Arrays run(const std::string& program, const NamedViews& samples = {});

@@ -8,9 +8,11 @@
 #include "ramet/error_types.h"  // errors that programs treat each in their own way
 #include "ramet/graphs.h"       // packs of graphs
 #include "ramet/import.h"       // models that PyTorch traced
+#include "ramet/knowledge.h"    // models of knowledge graphs
 #include "ramet/log.h"          // runs that a program logs to
 #include "ramet/memory.h"       // memory of this process
 #include "ramet/model.h"        // building a model
+#include "ramet/onnx.h"         // ONNX files
 #include "ramet/ops.h"          // the ops
 #include "ramet/optimizer.h"    // optimizers, groups, learning rates
 #include "ramet/place.h"        // other places than lines of C++

@@ -119,6 +119,30 @@ void bind_import(nb::module_& m) {
       "loss_items"_a = "", "axes"_a = AxesArgument{}, "parts"_a = std::vector<std::string>{}, "seed"_a = uint64_t(0),
       "step_outputs"_a = std::vector<std::string>{},
       "Reads a .pt2 file that ramet.torch.save or torch.export.save wrote.");
+  m.def(
+      "load_onnx",
+      [](const std::filesystem::path& path, const std::map<std::string, int64_t>& bind, const std::string& loss,
+         const std::vector<std::string>& train, const std::vector<std::string>& freeze) {
+        const nb::gil_scoped_release released;
+        return ramet::load_onnx(path.string(), {.bind = bind, .loss = loss, .train = train, .freeze = freeze});
+      },
+      "path"_a, nb::kw_only(), "bind"_a = std::map<std::string, int64_t>{}, "loss"_a = "",
+      "train"_a = std::vector<std::string>{}, "freeze"_a = std::vector<std::string>{},
+      "Reads an ONNX file. `bind` gives extents of named dimensions, `loss` an output or "
+      "'cross_entropy:LOGITS:LABELS'; `train` and `freeze` are patterns of initializers.");
+  m.def(
+      "save_onnx",
+      [](const ramet::Model& model, const std::filesystem::path& path, const std::string& program, int64_t opset,
+         bool external_data, const std::filesystem::path& weights) {
+        const nb::gil_scoped_release released;
+        ramet::save_onnx(
+            model, path.string(),
+            {.program = program, .opset = opset, .external_data = external_data, .weights = weights.string()});
+      },
+      "model"_a, "path"_a, nb::kw_only(), "program"_a = "", "opset"_a = int64_t(20), "external_data"_a = false,
+      "weights"_a = std::filesystem::path(),
+      "Writes a model as an ONNX file. `weights` is a file of Training.save_weights; without it the file has the "
+      "numbers that the model holds.");
   m.def("torch_operators", &ramet::torch_operators, "The ATen operators that Ramet takes, such as \"aten.conv2d\".");
 }
 

@@ -16,6 +16,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_graphs.h"
 #include "ramet/ops/build_random.h"
+#include "support/onnx_file.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -165,6 +166,43 @@ TEST(OnnxExport, EdgesOfGraphs) {
 TEST(OnnxExport, NumbersStandInAnotherFileOnRequest) {
   const Model model = model::build_bert(small_bert(), kBatch);
   expect_same_bits(front::predictions_of(model, ""), 2, {.external = true});
+}
+
+TEST(OnnxExport, PartsAreReadBack) {
+  const Model model = model::build_bert(small_bert(), kBatch);
+  const TemporaryFolder folder;
+  front::write_onnx(folder / "model.onnx", front::predictions_of(model, ""), "model", [&](const std::string& name) {
+    for (const StateTensor& state : model.weights)
+      if (state.name == name) return numbers(name, state.type, 2);
+    return HostTensor();
+  });
+  std::set<std::string> parts;
+  const model::Model read = front::import_onnx_model(folder / "model.onnx", {}).model;
+  for (const Node& node : read.programs.at(0).graph.nodes()) parts.insert(text_of(node.part));
+  EXPECT_TRUE(parts.count("layer 0") && parts.count("layer 1")) << testing::PrintToString(parts);
+}
+
+TEST(OnnxExport, OpsOfAFileAreChecked) {
+  const auto message = [](const std::string& op) {
+    onnx::Graph graph{.nodes = {onnx::node("f", {"x"}, {"y"}, {onnx::text("ramet", op)}, "ai.ramet")},
+                      .inputs = {onnx::value("x", 1, {2, 3})},
+                      .outputs = {onnx::value("y", 1, {2, 3})}};
+    const std::string file = onnx::model(graph);
+    try {
+      const front::OnnxModel parsed = front::parse_onnx(file, "net.onnx");
+      front::import_onnx_model(parsed, "net", {}, {});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(message("silu {}"), "no error");
+  EXPECT_THAT(message("dropout {rate=0.5}"), HasSubstr("the op is not one that files have; found 'dropout'"));
+  EXPECT_THAT(message("neighbor_sum {}"), HasSubstr("wrong number of inputs; found 1; expected 6 to 7"));
+  for (const char* text : {"", "silu {", "reshape {shape=[-1]}", "reshape {shape=[9223372036854775807, 4]}",
+                           "top_k {k=5}", "take {axes=[7]}", "lstm {}", "resample {sizes=[1]}", "max_pool {taps=[0]}",
+                           "cross_entropy {}", "iota {axis=9, dtype=f32, shape=[2]}", "full {shape=[2]}"})
+    EXPECT_NE(message(text), "no error") << text;
 }
 
 TEST(OnnxExport, RefusesByName) {

@@ -136,6 +136,37 @@ TEST(OnnxModel, WeightsGoBackInPlace) {
                Error);
 }
 
+TEST(OnnxModel, WeightsGoBackIntoExternalData) {
+  const TemporaryFolder folder;
+  const std::filesystem::path from = folder / "old", to = folder / "new";
+  std::filesystem::create_directories(from / "data");
+  // A file of data with other bytes before, between and behind the numbers.
+  const std::vector<float> numbers = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  const std::string weight(reinterpret_cast<const char*>(numbers.data()), 48);
+  const std::string data = "before__" + weight + "between_" + weight.substr(0, 32) + "behind";
+  write_file_atomic(from / "data" / "w.bin", data);
+  Graph graph = network();
+  graph.initializers[0] =
+      external("layers.0.weight", {4, 3}, {{"location", "data/w.bin"}, {"offset", "8"}, {"length", "48"}});
+  graph.initializers[3] =
+      external("layers.1.weight", {4, 2}, {{"location", "data/w.bin"}, {"offset", "64"}, {"length", "32"}});
+  const std::string before = model(graph);
+  write_file_atomic(from / "net.onnx", before);
+  const HostTensor fresh = HostTensor::of(DType::kF32, {4, 2}, {9, 8, 7, 6, 5, 4, 3, 2});
+  EXPECT_THROW(front::update_onnx_weights(from / "net.onnx", from / "new.onnx", {{"layers.1.weight", fresh}}), Error);
+  EXPECT_EQ(front::update_onnx_weights(from / "net.onnx", to / "net.onnx", {{"layers.1.weight", fresh}}), 1);
+  EXPECT_EQ(read_file(to / "net.onnx"), before);
+  EXPECT_EQ(read_file(from / "data" / "w.bin"), data) << "the old file stays";
+  std::string expected = data;
+  expected.replace(64, 32, std::string(reinterpret_cast<const char*>(fresh.data.data()), 32));
+  EXPECT_EQ(read_file(to / "data" / "w.bin"), expected);
+  const model::Model again = front::import_onnx_model(to / "net.onnx", {.bind = {{"batch", 2}}}).model;
+  for (const StateTensor& state : again.weights)
+    if (state.name == "layers.1.weight") {
+      EXPECT_EQ(state.init.data->tensor().values(), fresh.values());
+    }
+}
+
 TEST(OnnxModel, PredictionsAreWrittenAndReadBack) {
   const model::Model first = import(network(), {.bind = {{"batch", 2}}}).model;
   std::map<std::string, HostTensor> states;

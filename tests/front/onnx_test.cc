@@ -224,6 +224,24 @@ TEST(Onnx, RefusesFilesThatContradictThemselves) {
   EXPECT_THAT(refusal(model(lies), feeds), HasSubstr("two initializers have one name"));
 }
 
+TEST(Onnx, RefusesTooManyFunctions) {
+  std::vector<ProtoMessage> functions;
+  for (int i = 0; i < 5000; ++i)
+    functions.push_back(function("f" + std::to_string(i), {"x"}, {"y"}, {node("Neg", {"x"}, {"y"})}));
+  EXPECT_THAT(refusal(model(one_node("Neg", {"a"}), 20, functions)), HasSubstr("too many functions; expected 4096"));
+}
+
+TEST(Onnx, RefusesHugeExternalDataOfASmallFile) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "w.bin", "1234");
+  const OnnxFeeds feeds = {{"a", feed(DType::kF32, {2, 3}, {0, 0, 0, 0, 0, 0})}};
+  Graph graph = one_node("Add", {"a", "w"});
+  graph.inputs.pop_back();
+  graph.initializers = {external("w", {int64_t{1} << 20, int64_t{1} << 20}, {{"location", "w.bin"}})};
+  EXPECT_THAT(refusal(model(graph), feeds, folder.path()),
+              HasSubstr("another length than their tensor; found 4 bytes"));
+}
+
 TEST(Onnx, RefusesHugeConstantsAndUnknownOperatorsByName) {
   Graph huge{.nodes = {node("ConstantOfShape", {"shape"}, {"c"}), node("Add", {"a", "c"}, {"y"})}};
   huge.initializers = {longs("shape", {2}, {int64_t{1} << 30, int64_t{1} << 30})};

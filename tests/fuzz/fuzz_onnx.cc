@@ -33,8 +33,39 @@ RAMET_FUZZ_SEEDS(onnx) {
   const ProtoMessage scaled = function("F", {"a"}, {"c"}, {node("Mul", {"a", "a"}, {"c"})});
   onnx::Graph calls{
       .nodes = {node("F", {"x"}, {"y"}, {}, "local")}, .inputs = {value("x", 1, {2})}, .outputs = {value("y", 1, {2})}};
-  return {.inputs = {onnx::model(plain), onnx::model(loop), onnx::model(outside), onnx::model(calls, 20, {scaled})},
-          .words = {"Gemm",     "Relu",  "Conv", "Slice",  "Expand",  "Tile",   "ConstantOfShape",
-                    "Range",    "Pad",   "Loop", "If",     "Scan",    "axes",   "value",
-                    "location", "batch", "../",  "Resize", "MaxPool", "Gather", "TopK"}};
+  onnx::Graph own{
+      .nodes = {node("f", {"x", "w"}, {"h"}, {text("ramet", "neighbor_dot {heads=2}")}, "ai.ramet"),
+                node("g", {"x"}, {"y"}, {text("ramet", "resample {method=\"cubic\", sizes=[4]}")}, "ai.ramet")},
+      .initializers = {floats("w", {1, 2, 2}, {1, 2, 3, 4})},
+      .inputs = {value("x", 1, {1, 2, 2})},
+      .outputs = {value("y", 1, {1, 2, 4})}};
+  return {.inputs = {onnx::model(own), onnx::model(plain), onnx::model(loop), onnx::model(outside),
+                     onnx::model(calls, 20, {scaled})},
+          .words = {"Gemm",
+                    "Relu",
+                    "Conv",
+                    "Slice",
+                    "Expand",
+                    "Tile",
+                    "ConstantOfShape",
+                    "Range",
+                    "Pad",
+                    "Loop",
+                    "If",
+                    "Scan",
+                    "axes",
+                    "value",
+                    "location",
+                    "batch",
+                    "ramet",
+                    "ai.ramet",
+                    "softmax_statistics {",
+                    "lstm {",
+                    "take {axes=[0], along=[1]",
+                    "attention {packed=true",
+                    "../",
+                    "Resize",
+                    "MaxPool",
+                    "Gather",
+                    "TopK"}};
 }

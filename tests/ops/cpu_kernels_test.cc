@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ops/op_cases.h"
+#include "ramet/kernel/hopper/hopper.h"
 #include "ramet/kernel/interpret.h"
 #include "ramet/ops/exact_sum.h"
 
@@ -46,26 +47,41 @@ void expect_near(const HostTensor& raw_found, const HostTensor& raw_wanted, cons
   }
 }
 
-void check(const OpCase& op_case) {
+void check(const OpCase& op_case, const Backend& backend) {
   const NodeSignature node = signature_of(op_case);
   const auto inputs = inputs_of(op_case);
   const auto wanted = interpret_node(node, reference_backend(), inputs);
-  for (const KernelEntry& entry : cpu_backend().entries(op_case.op)) {
+  for (const KernelEntry& entry : backend.entries(op_case.op)) {
     if (entry.name == "reference" || (entry.refuse && !entry.refuse(node).empty())) continue;
     const std::string what = node.text() + " by " + entry.name;
-    const auto found = interpret_node(node, cpu_backend(), inputs, 1, entry.name);
+    const auto found = interpret_node(node, backend, inputs, 1, entry.name);
     for (size_t i = 0; i < wanted.size(); ++i) expect_near(found[i], wanted[i], what + ", output " + std::to_string(i));
     for (int threads : {2, 3})
-      EXPECT_EQ(interpret_node(node, cpu_backend(), inputs, threads, entry.name), found)
+      EXPECT_EQ(interpret_node(node, backend, inputs, threads, entry.name), found)
           << what << ", " << threads << " threads";
   }
 }
 
-TEST_P(CpuKernels, AgreeWithTheReference) {
-  check(GetParam());
-  if (!GetParam().low_types) return;
-  check(in_type(GetParam(), DType::kBF16));
-  check(in_type(GetParam(), DType::kF16));
+void check_types(const OpCase& op_case, const Backend& backend) {
+  check(op_case, backend);
+  if (!op_case.low_types) return;
+  check(in_type(op_case, DType::kBF16), backend);
+  check(in_type(op_case, DType::kF16), backend);
+}
+
+TEST_P(CpuKernels, AgreeWithTheReference) { check_types(GetParam(), cpu_backend()); }
+
+/// The kernels that the class of Hopper GPUs does not share with the CPU.
+TEST(HopperKernels, AgreeWithTheReference) {
+  int cases = 0;
+  for (const OpCase& op_case : op_cases()) {
+    const bool own =
+        op_case.op == "matmul" || op_case.op == "linear" || op_case.op.find("attention") != op_case.op.npos;
+    if (!own || !op_case.in_reference) continue;
+    check_types(op_case, hopper_backend());
+    ++cases;
+  }
+  EXPECT_GT(cases, 20);
 }
 
 std::vector<OpCase> cases_of_reference() {

@@ -3,6 +3,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -92,6 +93,32 @@ class OnnxRealModels(unittest.TestCase):
         done, lines = run_json("onnx", "test", pathlib.Path(data) / "onnx_models", "--rtol", "1e-3", "--atol", "1e-4")
         self.assertEqual([line for line in lines[:-1] if line["result"] != "passed"], [], done.stderr)
         self.assertEqual(lines[-1]["passed"], 3)
+
+
+@unittest.skipIf(onnx is None, "onnx is not installed; scripts/setup.sh --peers installs it")
+class OnnxLightModels(unittest.TestCase):
+    def test_models_with_constants_as_weights_give_the_expected_outputs(self):
+        data = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+        models = sorted(data.glob("*.onnx"))
+        if not models:
+            self.skipTest("this version of onnx comes without light models")
+        with tempfile.TemporaryDirectory() as place:
+            for path in models:
+                model = onnx.load(path)
+                folder = pathlib.Path(place) / path.stem / "test_data_set_0"
+                folder.mkdir(parents=True)
+                shutil.copy(path, folder.parent / "model.onnx")
+                shutil.copy(path.with_name(path.stem + "_output_0.pb"), folder / "output_0.pb")
+                initialized = {tensor.name for tensor in model.graph.initializer}
+                free = [info for info in model.graph.input if info.name not in initialized]
+                for index, info in enumerate(free):
+                    shape = [extent.dim_value or 1 for extent in info.type.tensor_type.shape.dim]
+                    size = int(numpy.prod(shape))
+                    values = (numpy.arange(size) / size).astype(numpy.float32).reshape(shape)  # as ONNX's runner has it
+                    (folder / f"input_{index}.pb").write_bytes(message(values, info).SerializeToString())
+            done, lines = run_json("onnx", "test", place, "--rtol", "1e-3", "--atol", "1e-4")
+        self.assertEqual([line for line in lines[:-1] if line["result"] != "passed"], [], done.stderr)
+        self.assertEqual(lines[-1]["passed"], len(models))
 
 
 if onnx is not None:

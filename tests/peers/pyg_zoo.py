@@ -52,6 +52,7 @@ LAYERS = {
     "LEConv": (lambda: geometric.LEConv(F, H), ("edge_weight",)),
     "GENConv": (lambda: geometric.GENConv(F, H, learn_t=True, edge_dim=E), ("edge_attr",)),
     "GENConv-power": (lambda: geometric.GENConv(F, H, aggr="powermean", learn_p=True), ()),
+    "MFConv": (lambda: geometric.MFConv(F, H, max_degree=4), ()),
     "FiLMConv": (lambda: geometric.FiLMConv(F, H), ()),
     "SuperGATConv": (lambda: geometric.SuperGATConv(F, H // 2, heads=2), ("neg_edge_index",)),
     "ResGatedGraphConv": (lambda: geometric.ResGatedGraphConv(F, H, edge_dim=E), ("edge_attr",)),
@@ -60,6 +61,7 @@ LAYERS = {
     "GPSConv": (lambda: geometric.Sequential("x, edge_index, batch", [
         (geometric.Linear(F, H), "x -> x"),
         (geometric.GPSConv(H, geometric.GINConv(mlp(H, H)), heads=2), "x, edge_index, batch -> x")]), ("batch",)),
+    "RGCNConv": (lambda: geometric.RGCNConv(F, H, R, num_bases=2), ("edge_type",)),
     "FastRGCNConv": (lambda: geometric.FastRGCNConv(F, H, R), ("edge_type",)),
     "RGATConv": (lambda: geometric.RGATConv(F, H // 2, R, heads=2, num_blocks=None, num_bases=2), ("edge_type",)),
     "ClusterGCNConv": (lambda: geometric.ClusterGCNConv(F, H, diag_lambda=0.5), ()),

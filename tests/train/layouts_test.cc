@@ -70,13 +70,29 @@ TEST(Layouts, OnLoopbackDevicesHaveTheBitsOfTheCpu) {
   }
 }
 
+/// The class of bits of a GPU, computed on the CPU. scripts/layouts.py has all layouts for it, too.
+TEST(Layouts, OfTheClassHopperHaveOneResult) {
+  const Settings more = {"train.precision=bf16", "train.optimizer.kind=lamb"};
+  for (const std::string kind : {"bert", "gpt2"}) {
+    const Trained expected = train_layout("", 2, more, kind, "hopper-host");
+    EXPECT_NE(expected.hash, train_layout("", 2, more, kind, "cpu").hash) << "products are those of the CPU";
+    for (const std::string layout : {"threads=2", "p=2 head=first", "t=2", "t=2x2", "t=4", "r=2 rts=optimizer",
+                                     "r=4 rts=weights:2,grads,optimizer", "p=2 phases=2 offload=optimizer",
+                                     "recompute=all", "p=2 t=2 r=2 rts=optimizer recompute=layer"}) {
+      SCOPED_TRACE(kind + " '" + layout + "'");
+      expect_same(train_layout(layout, 2, more, kind, "hopper-host"), expected);
+    }
+  }
+}
+
 TEST(Layouts, AnUnknownKindOfDeviceIsNamed) {
   try {
     train_layout("", 1, {}, "bert", "abacus");
     FAIL() << "a device that there is not";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "device: there is no kind of device of this name; found 'abacus'; expected one of cpu, loopback");
+                 "device: there is no kind of device of this name; found 'abacus'; expected one of cpu, hopper-host, "
+                 "loopback");
   }
 }
 

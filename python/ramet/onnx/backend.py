@@ -62,7 +62,8 @@ class RametRep(BackendRep):
 
     def run(self, inputs, **kwargs):
         """The outputs for `inputs`: a list in the order of the model's inputs, or a dict by name."""
-        infos = list(self.model.graph.input)
+        initialized = {tensor.name for tensor in self.model.graph.initializer}
+        infos = [info for info in self.model.graph.input if info.name not in initialized]
         if isinstance(inputs, dict):
             inputs = [inputs[info.name] for info in infos if info.name in inputs]
         if not isinstance(inputs, (list, tuple)):

@@ -1,6 +1,7 @@
 // ONNX's arithmetic, comparisons, logic, bits and casts.
 #include <limits>
 
+#include "ramet/front/onnx_small.h"
 #include "ramet/front/onnx_support.h"
 #include "ramet/front/onnx_table.h"
 #include "ramet/ops/build_elementwise.h"
@@ -127,11 +128,25 @@ Values bit_shift(const OnnxCall& at) {
   return {shift_right(at.input(0), at.input(1))};
 }
 
+/// To a small type, as casts have it: integers wrap around at the bounds of the type.
+Tensor cast_to_small(Tensor a, const OnnxSmallType& type) {
+  if (is_floating(type.carrier)) return to_small(a, type);
+  const double size = type.greatest - type.least + 1;
+  const Tensor whole = map_unary("trunc", is_floating(a.dtype()) ? at_least_f32(a) : cast(a, DType::kF32));
+  const Tensor turns = map_unary("floor", scale(add_scalar(whole, -type.least), 1 / size));
+  return to_small(subtract(whole, scale(turns, size)), type);
+}
+
 Values do_cast(const OnnxCall& at) {
   if (at.version() < 6) at.refuse("types by name, as before operator set 6, are not supported");
+  if (const OnnxSmallType* small = onnx_small_type(static_cast<int32_t>(at.integer("to"))))
+    return {cast_to_small(at.input(0), *small)};
   return {cast_to(at.input(0), at.dtype("to"), at.flag("saturate", true))};
 }
-Values cast_like(const OnnxCall& at) { return {cast_to(at.input(0), at.input(1).dtype(), at.flag("saturate", true))}; }
+Values cast_like(const OnnxCall& at) {
+  if (const OnnxSmallType* small = small_type_of(at, 1)) return {cast_to_small(at.input(0), *small)};
+  return {cast_to(at.input(0), at.input(1).dtype(), at.flag("saturate", true))};
+}
 
 /// The same bits as another type, of values that are known.
 Values bit_cast(const OnnxCall& at) {

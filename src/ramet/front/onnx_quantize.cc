@@ -1,5 +1,6 @@
 // ONNX's quantisation, and products and convolutions of quantised operands.
 #include "ramet/base/error_types.h"
+#include "ramet/front/onnx_small.h"
 #include "ramet/front/onnx_support.h"
 #include "ramet/front/onnx_table.h"
 #include "ramet/front/onnx_tensor.h"
@@ -44,6 +45,13 @@ Values quantize(const OnnxCall& at) {
                                  : DType::kU8;
   const Tensor scale = in_type(spread(at, at.input(1), a.shape(), 1), DType::kF32);
   const Tensor zero = given.valid() ? spread(at, given, a.shape(), 1) : given;
+  const OnnxSmallType* const small =
+      given.valid() ? small_type_of(at, 2) : onnx_small_type(static_cast<int32_t>(wanted));
+  if (small) {
+    const Tensor units = divide(in_type(a, DType::kF32), scale);
+    const Tensor whole = is_floating(small->carrier) ? units : map_unary("round", units);
+    return {to_small(zero.valid() ? add(whole, in_type(zero, DType::kF32)) : whole, *small)};
+  }
   return {quantized(in_type(a, DType::kF32), scale, zero, to, at.flag("saturate", true))};
 }
 

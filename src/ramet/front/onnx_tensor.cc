@@ -1,5 +1,6 @@
 #include "ramet/front/onnx_tensor.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "ramet/base/error_types.h"
@@ -36,12 +37,36 @@ const TypeName kTypes[] = {{1, "float", DType::kF32},
                            {18, "float8e4m3fnuz", std::nullopt},
                            {19, "float8e5m2", DType::kF8E5M2},
                            {20, "float8e5m2fnuz", std::nullopt},
-                           {21, "uint4", std::nullopt},
-                           {22, "int4", std::nullopt},
-                           {23, "float4e2m1", std::nullopt},
+                           {21, "uint4", DType::kU8},
+                           {22, "int4", DType::kI8},
+                           {23, "float4e2m1", DType::kF16},
                            {24, "float8e8m0", std::nullopt},
-                           {25, "uint2", std::nullopt},
-                           {26, "int2", std::nullopt}};
+                           {25, "uint2", DType::kU8},
+                           {26, "int2", DType::kI8}};
+
+constexpr OnnxSmallType kSmallTypes[] = {{21, 4, 0, 15, DType::kU8},
+                                         {22, 4, -8, 7, DType::kI8},
+                                         {23, 4, -6, 6, DType::kF16},
+                                         {25, 2, 0, 3, DType::kU8},
+                                         {26, 2, -2, 1, DType::kI8}};
+constexpr double kFloat4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};  ///< float4e2m1 without a sign
+
+int64_t packed_bytes(int64_t elements, const OnnxSmallType& type) { return (elements * type.bits + 7) / 8; }
+
+/// Values of a small type from their packed bytes.
+HostTensor unpack(const std::string_view bytes, const Shape& shape, const OnnxSmallType& type) {
+  HostTensor made({type.carrier, shape});
+  const int each = 8 / type.bits, mask = (1 << type.bits) - 1;
+  for (int64_t i = 0; i < made.elements(); ++i) {
+    const auto byte = static_cast<uint8_t>(bytes[static_cast<size_t>(i / each)]);
+    const int code = byte >> (type.bits * static_cast<int>(i % each)) & mask;
+    if (is_floating(type.carrier))
+      made.set(i, code < 8 ? kFloat4[code] : -kFloat4[code - 8]);
+    else
+      made.set(i, code > type.greatest ? code - mask - 1 : code);
+  }
+  return made;
+}
 
 /// The elements of a tensor that stand in fields of their own, not in raw bytes.
 void read_fields(const OnnxTensor& tensor, HostTensor& made, const std::string& where) {
@@ -70,6 +95,29 @@ void read_fields(const OnnxTensor& tensor, HostTensor& made, const std::string& 
 }
 
 }  // namespace
+
+const OnnxSmallType* onnx_small_type(int32_t type) {
+  for (const OnnxSmallType& each : kSmallTypes)
+    if (each.type == type) return &each;
+  return nullptr;
+}
+
+std::string pack_onnx(const HostTensor& tensor, const OnnxSmallType& type) {
+  std::string made(static_cast<size_t>(packed_bytes(tensor.elements(), type)), '\0');
+  const int each = 8 / type.bits, mask = (1 << type.bits) - 1;
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    const double value = tensor.get(i);
+    int code = 0;
+    if (is_floating(type.carrier)) {
+      while (code < 7 && kFloat4[code] < std::fabs(value)) ++code;
+      if (std::signbit(value)) code += 8;
+    } else {
+      code = static_cast<int>(value) & mask;
+    }
+    made[static_cast<size_t>(i / each)] |= static_cast<char>(code << (type.bits * static_cast<int>(i % each)));
+  }
+  return made;
+}
 
 std::optional<DType> onnx_dtype(int32_t type) {
   for (const TypeName& each : kTypes)
@@ -114,7 +162,14 @@ Shape onnx_shape(const OnnxTensor& tensor, const std::string& source) {
 
 HostTensor read_onnx_tensor(const OnnxTensor& tensor, const std::filesystem::path& folder, const std::string& source) {
   const std::string where = source + ", tensor '" + tensor.name + "'";
-  const TensorType type{checked_onnx_dtype(tensor.type, where), onnx_shape(tensor, source)};
+  TensorType type{checked_onnx_dtype(tensor.type, where), onnx_shape(tensor, source)};
+  const OnnxSmallType* const small = onnx_small_type(tensor.type);
+  const Shape shape = type.shape;
+  if (small) type = {DType::kU8, {packed_bytes(type.elements(), *small)}};
+  const auto settled = [&](HostTensor read) {
+    return small ? unpack({reinterpret_cast<const char*>(read.data.data()), read.data.size()}, shape, *small)
+                 : std::move(read);
+  };
   const auto size = static_cast<uint64_t>(type.bytes());
   const auto check = [&](uint64_t found) {
     if (found != size)
@@ -123,13 +178,13 @@ HostTensor read_onnx_tensor(const OnnxTensor& tensor, const std::filesystem::pat
                          .found = std::to_string(found) + " bytes",
                          .expected = std::to_string(size) + ", for " + type.text()});
   };
-  if (tensor.external) return {read_external(tensor, type, folder, where)};
+  if (tensor.external) return settled(read_external(tensor, type, folder, where));
   // The number of bytes is checked before any are reserved.
   if (tensor.raw) {
     check(tensor.raw->size());
     HostTensor made(type);
     if (size > 0) std::memcpy(made.data.data(), tensor.raw->data(), size);
-    return made;
+    return settled(std::move(made));
   }
   const size_t given = tensor.floats.size() + tensor.doubles.size() + tensor.integers.size();
   if (given != static_cast<size_t>(type.elements()))
@@ -139,7 +194,7 @@ HostTensor read_onnx_tensor(const OnnxTensor& tensor, const std::filesystem::pat
                        .expected = std::to_string(type.elements())});
   HostTensor made(type);
   read_fields(tensor, made, where);
-  return made;
+  return settled(std::move(made));
 }
 
 }  // namespace ramet::front

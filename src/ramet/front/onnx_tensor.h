@@ -11,7 +11,19 @@
 
 namespace ramet::front {
 
-/// The element type of a TensorProto.DataType; nothing for one that Ramet lacks.
+/// A type of 2 or 4 bits. Its values stand in elements of `carrier`.
+struct OnnxSmallType {
+  int32_t type;
+  int bits;
+  double least, greatest;
+  DType carrier;
+};
+/// Null for a type of whole bytes.
+const OnnxSmallType* onnx_small_type(int32_t type);
+/// The bytes in which a file has values of a small type, the first value in the lowest bits.
+std::string pack_onnx(const HostTensor& tensor, const OnnxSmallType& type);
+
+/// The element type of a TensorProto.DataType, of a small type its carrier; nothing for one that Ramet lacks.
 std::optional<DType> onnx_dtype(int32_t type);
 /// And back.
 int32_t onnx_type_of(DType dtype);

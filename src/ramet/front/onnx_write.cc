@@ -20,6 +20,14 @@ std::string onnx_feed_bytes(const OnnxFeed& feed, const OnnxValueInfo& like) {
     for (const HostTensor& tensor : feed.tensors) made.message(3, onnx_tensor_message(tensor, ""));
     return made;
   };
+  if (const OnnxSmallType* small = onnx_small_type(like.type); small && feed.kind == OnnxFeed::Kind::kTensor) {
+    ProtoMessage made;
+    for (const int64_t extent : feed.tensors.at(0).type.shape.dims()) made.number(1, static_cast<uint64_t>(extent));
+    return made.number(2, static_cast<uint64_t>(like.type))
+        .bytes(8, like.name)
+        .bytes(9, pack_onnx(feed.tensors[0], *small))
+        .data();
+  }
   const bool optional = like.kind == OnnxValueInfo::Kind::kOptional;
   if (!optional)
     return feed.kind == OnnxFeed::Kind::kSequence ? sequence().data()

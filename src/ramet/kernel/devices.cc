@@ -7,6 +7,7 @@
 #include "ramet/device/cpu_device.h"
 #include "ramet/device/host_memory.h"
 #include "ramet/device/loopback_device.h"
+#include "ramet/kernel/hopper/hopper.h"
 
 namespace ramet::kernel {
 namespace {
@@ -15,14 +16,15 @@ constexpr std::string_view kDefault = "cpu";
 
 constexpr DeviceEntry kDevices[] = {
     {"cpu", "the processors of this machine", &cpu_backend, &make_cpu_device, &available_memory},
+    {"hopper-host", "the same processors, computing the bits of an NVIDIA GPU of class sm_90", &hopper_backend,
+     &make_cpu_device, &available_memory},
     {"loopback", "the same processors behind the manners of an accelerator, for tests", &cpu_backend,
      &make_loopback_device, &available_memory},
 };
 
 const DeviceEntry& find(std::string_view name, const char* where) {
-  const auto found = std::find_if(std::begin(kDevices), std::end(kDevices), [&](const DeviceEntry& each) {
-    return each.name == name;
-  });
+  const auto found = std::find_if(std::begin(kDevices), std::end(kDevices),
+                                  [&](const DeviceEntry& each) { return each.name == name; });
   if (found != std::end(kDevices)) return *found;
   std::string names;
   for (const DeviceEntry& each : kDevices) names += (names.empty() ? "" : ", ") + std::string(each.name);

@@ -77,9 +77,15 @@ void read_tolerance(const fs::path& folder, OnnxTolerance& tolerance) {
 OnnxFeeds read_feeds(const fs::path& set, const OnnxGraph& graph) {
   OnnxFeeds feeds;
   const std::vector<fs::path> inputs = numbered(set, "input");
-  if (inputs.size() > graph.inputs.size())
+  // Files of old versions list initializers among the inputs; data sets have the others.
+  std::set<std::string> initialized;
+  for (const OnnxTensor& tensor : graph.initializers) initialized.insert(tensor.name);
+  std::vector<const OnnxValueInfo*> fed;
+  for (const OnnxValueInfo& input : graph.inputs)
+    if (!initialized.count(input.name)) fed.push_back(&input);
+  if (inputs.size() > fed.size())
     throw FormatError({.what = "a data set has more inputs than the model", .where = set.string()});
-  for (size_t i = 0; i < inputs.size(); ++i) feeds[graph.inputs[i].name] = read_onnx_feed(inputs[i], graph.inputs[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) feeds[fed[i]->name] = read_onnx_feed(inputs[i], *fed[i]);
   return feeds;
 }
 

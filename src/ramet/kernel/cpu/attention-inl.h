@@ -27,9 +27,9 @@ namespace HWY_NAMESPACE {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 template <typename C>
-HWY_INLINE void Product(const TileProduct& product) {
+HWY_INLINE void Product(TileProductFunction bf16_product, const TileProduct& product) {
   if constexpr (sizeof(C) == 2)
-    tile_product_bf16(product);
+    bf16_product(product);
   else
     tile_product_f32(product);
 }

@@ -15,8 +15,8 @@ P* further(P* base, int64_t offset, DType dtype) {
 
 class AttentionKernel : public Kernel {
  public:
-  AttentionKernel(const AttentionForm& form, bool gradient, int threads)
-      : form_(form), gradient_(gradient), tiled_(form, gradient, threads) {}
+  AttentionKernel(const AttentionForm& form, bool gradient, int threads, TileProductFunction bf16_product)
+      : form_(form), gradient_(gradient), tiled_(form, gradient, threads, bf16_product) {}
 
   void run(const KernelContext& context) const override {
     AttentionOperands operands;
@@ -57,26 +57,31 @@ class AttentionKernel : public Kernel {
   TiledAttention tiled_;
 };
 
-KernelEntry attention_entry(const std::string& op, bool gradient, AttentionForm (*form)(const NodeSignature&)) {
+KernelEntry attention_entry(const std::string& op, bool gradient, AttentionForm (*form)(const NodeSignature&),
+                            TileProductFunction product) {
   KernelEntry entry;
   entry.op = op;
   entry.name = "tiles";
   entry.refuse = [form](const NodeSignature& node) { return TiledAttention::refuse(form(node)); };
-  entry.make = [gradient, form](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
-    return std::make_unique<AttentionKernel>(form(node), gradient, threads);
+  entry.make = [gradient, form, product](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
+    return std::make_unique<AttentionKernel>(form(node), gradient, threads, product);
   };
-  entry.scratch = [gradient, form](const NodeSignature& node, int threads) {
-    return TiledAttention(form(node), gradient, threads).scratch_bytes();
+  entry.scratch = [gradient, form, product](const NodeSignature& node, int threads) {
+    return TiledAttention(form(node), gradient, threads, product).scratch_bytes();
   };
   return entry;
 }
 
 }  // namespace
 
+void add_tiled_attention(Backend& backend, TileProductFunction bf16_product) {
+  backend.add(attention_entry("attention", false, attention_form, bf16_product));
+  backend.add(attention_entry("attention_grad", true, attention_form, bf16_product));
+  backend.add(attention_entry("cached_attention", false, cached_attention_form, bf16_product));
+}
+
 void add_cpu_attention(Backend& backend) {
-  backend.add(attention_entry("attention", false, attention_form));
-  backend.add(attention_entry("attention_grad", true, attention_form));
-  backend.add(attention_entry("cached_attention", false, cached_attention_form));
+  add_tiled_attention(backend, nullptr);
   add_cpu_rotary(backend);
 }
 

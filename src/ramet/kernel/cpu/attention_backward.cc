@@ -18,8 +18,10 @@ namespace HWY_NAMESPACE {
 template <typename T, typename C>
 class Backward {
  public:
-  Backward(const AttentionForm& form, const AttentionOperands& operands, float* dbias, char* scratch)
+  Backward(const AttentionForm& form, TileProductFunction bf16_product, const AttentionOperands& operands, float* dbias,
+           char* scratch)
       : form_(form),
+        bf16_product_(bf16_product),
         operands_(operands),
         dbias_(dbias),
         layout_{form.sequence, form.head_size, sizeof(C) == 2 ? 2 : 1},
@@ -184,10 +186,10 @@ class Backward {
   void tile(bool first) {
     const int64_t panel = kPanel * layout_.depth_stride(), out_panel = kPanel * outputs_.depth_stride();
     const int64_t from = query_ / kPanel;
-    Product<C>({keys_, width_, layout_.depth(), at_.key_rows, layout_.depth_stride(), at_.query_by_depth + from * panel,
-                panel, at_.scores, kBackwardQueries, false});
-    Product<C>({keys_, width_, outputs_.depth(), at_.value_rows, outputs_.depth_stride(),
-                at_.dout_by_depth + from * out_panel, out_panel, at_.dscores, kBackwardQueries, false});
+    Product<C>(bf16_product_, {keys_, width_, layout_.depth(), at_.key_rows, layout_.depth_stride(),
+                               at_.query_by_depth + from * panel, panel, at_.scores, kBackwardQueries, false});
+    Product<C>(bf16_product_, {keys_, width_, outputs_.depth(), at_.value_rows, outputs_.depth_stride(),
+                               at_.dout_by_depth + from * out_panel, out_panel, at_.dscores, kBackwardQueries, false});
     if (draw_) draw_tile();
     if (adjusts_) adjust_tile();
     if (adjusts_ || plane_)
@@ -196,11 +198,13 @@ class Backward {
       for (int64_t j = 0; j < keys_; j += 2) two_keys<false>(j);
     const int64_t row = kBackwardQueries / layout_.ratio, count = width_ / layout_.ratio;
     const int64_t position = query_ / layout_.ratio * kPanel, position_panel = layout_.position_units() * kPanel;
-    Product<C>({keys_, outputs_.columns(), count, at_.probability_rows, row, at_.dout_by_position + position,
+    Product<C>(bf16_product_,
+               {keys_, outputs_.columns(), count, at_.probability_rows, row, at_.dout_by_position + position,
                 position_panel, dvalue(), outputs_.sums_stride(), !first});
-    Product<C>({keys_, layout_.columns(), count, at_.dscore_rows, row, at_.query_by_position + position, position_panel,
-                dkey(), layout_.sums_stride(), !first});
-    Product<C>({form_.head_size, width_, (keys_ + layout_.ratio - 1) / layout_.ratio, at_.key_columns, key_units(),
+    Product<C>(bf16_product_, {keys_, layout_.columns(), count, at_.dscore_rows, row, at_.query_by_position + position,
+                               position_panel, dkey(), layout_.sums_stride(), !first});
+    Product<C>(bf16_product_,
+               {form_.head_size, width_, (keys_ + layout_.ratio - 1) / layout_.ratio, at_.key_columns, key_units(),
                 at_.dscore_pairs, key_units() * kPanel, at_.dquery + query_, at_.dquery_stride, key_ != 0 || gaps_});
   }
 
@@ -415,6 +419,7 @@ class Backward {
   }
 
   const AttentionForm& form_;
+  TileProductFunction bf16_product_;
   const AttentionOperands& operands_;
   float* dbias_;
   AttentionLayout layout_, outputs_;
@@ -431,17 +436,17 @@ class Backward {
 };
 
 template <typename T, typename C>
-void BackwardOf(const AttentionForm& form, const AttentionOperands& operands, float* dbias, char* scratch,
-                int64_t begin, int64_t end) {
-  Backward<T, C> backward(form, operands, dbias, scratch);
+void BackwardOf(const AttentionForm& form, TileProductFunction bf16_product, const AttentionOperands& operands,
+                float* dbias, char* scratch, int64_t begin, int64_t end) {
+  Backward<T, C> backward(form, bf16_product, operands, dbias, scratch);
   for (int64_t index = begin; index < end; ++index) backward.unit(index);
 }
 
-void BackwardUnitsOf(const AttentionForm& form, bool bf16, const AttentionOperands& operands, float* dbias,
-                     char* scratch, int64_t begin, int64_t end) {
-  if (bf16) return BackwardOf<Bf16, Bf16>(form, operands, dbias, scratch, begin, end);
+void BackwardUnitsOf(const AttentionForm& form, TileProductFunction bf16_product, const AttentionOperands& operands,
+                     float* dbias, char* scratch, int64_t begin, int64_t end) {
+  if (bf16_product) return BackwardOf<Bf16, Bf16>(form, bf16_product, operands, dbias, scratch, begin, end);
   WithStorage(form.dtype, operands.query, [&](auto* typed) {
-    BackwardOf<std::remove_cvref_t<decltype(*typed)>, float>(form, operands, dbias, scratch, begin, end);
+    BackwardOf<std::remove_cvref_t<decltype(*typed)>, float>(form, nullptr, operands, dbias, scratch, begin, end);
   });
 }
 
@@ -453,9 +458,10 @@ HWY_AFTER_NAMESPACE();
 namespace ramet::kernel {
 HWY_EXPORT(BackwardUnitsOf);
 
-void attention_backward_units(const AttentionForm& form, bool bf16, const AttentionOperands& operands, float* dbias,
-                              char* scratch, int64_t begin, int64_t end) {
-  HWY_DYNAMIC_DISPATCH(BackwardUnitsOf)(form, bf16, operands, dbias, scratch, begin, end);
+void attention_backward_units(const AttentionForm& form, TileProductFunction bf16_product,
+                              const AttentionOperands& operands, float* dbias, char* scratch, int64_t begin,
+                              int64_t end) {
+  HWY_DYNAMIC_DISPATCH(BackwardUnitsOf)(form, bf16_product, operands, dbias, scratch, begin, end);
 }
 
 }  // namespace ramet::kernel

@@ -16,8 +16,9 @@ namespace HWY_NAMESPACE {
 template <typename T, typename C>
 class Forward {
  public:
-  Forward(const AttentionForm& form, const AttentionOperands& operands, char* scratch)
+  Forward(const AttentionForm& form, TileProductFunction bf16_product, const AttentionOperands& operands, char* scratch)
       : form_(form),
+        bf16_product_(bf16_product),
         operands_(operands),
         layout_{form.keys, form.head_size, sizeof(C) == 2 ? 2 : 1},
         values_{form.keys, form.value_size, layout_.ratio},
@@ -108,8 +109,8 @@ class Forward {
   /// The tile of `count` keys from `key` on: scores, probabilities, their product with v.
   void keys(int64_t key, int64_t count) {
     const int64_t columns = (count + 63) / 64 * 64, panel = kPanel * layout_.depth_stride();
-    Product<C>({queries_, columns, layout_.depth(), at_.query, layout_.depth_stride(), at_.key + key / kPanel * panel,
-                panel, at_.scores, kForwardKeys, false});
+    Product<C>(bf16_product_, {queries_, columns, layout_.depth(), at_.query, layout_.depth_stride(),
+                               at_.key + key / kPanel * panel, panel, at_.scores, kForwardKeys, false});
     for (int64_t i = 0; i < queries_; ++i) {
       const int64_t own = ahead_ + first_query_ + i;  // the position of query i
       if (adjusts_) {
@@ -121,9 +122,9 @@ class Forward {
       const int64_t last = form_.causal && own < key + columns ? own - key : columns;
       softmax_row(i, key, columns, hides, last);
     }
-    Product<C>({queries_, values_.columns(), columns / layout_.ratio, at_.probabilities, kForwardKeys / layout_.ratio,
-                at_.value + key / layout_.ratio * kPanel, layout_.position_units() * kPanel, at_.sums,
-                values_.sums_stride(), key != first_tile_});
+    Product<C>(bf16_product_, {queries_, values_.columns(), columns / layout_.ratio, at_.probabilities,
+                               kForwardKeys / layout_.ratio, at_.value + key / layout_.ratio * kPanel,
+                               layout_.position_units() * kPanel, at_.sums, values_.sums_stride(), key != first_tile_});
   }
 
   /// q k^T of row i, whose query is at position `own`, to scores.
@@ -234,6 +235,7 @@ class Forward {
   }
 
   const AttentionForm& form_;
+  TileProductFunction bf16_product_;
   const AttentionOperands& operands_;
   AttentionLayout layout_, values_;
   Scratch scratch_;
@@ -250,9 +252,9 @@ class Forward {
 };
 
 template <typename T, typename C>
-void ForwardOf(const AttentionForm& form, const AttentionOperands& operands, char* scratch, int64_t begin,
-               int64_t end) {
-  Forward<T, C> forward(form, operands, scratch);
+void ForwardOf(const AttentionForm& form, TileProductFunction bf16_product, const AttentionOperands& operands,
+               char* scratch, int64_t begin, int64_t end) {
+  Forward<T, C> forward(form, bf16_product, operands, scratch);
   for (int64_t index = begin; index < end; ++index)
     if (form.segments)
       forward.head(index);
@@ -260,11 +262,11 @@ void ForwardOf(const AttentionForm& form, const AttentionOperands& operands, cha
       forward.block(index);
 }
 
-void ForwardBlocks(const AttentionForm& form, bool bf16, const AttentionOperands& operands, char* scratch,
-                   int64_t begin, int64_t end) {
-  if (bf16) return ForwardOf<Bf16, Bf16>(form, operands, scratch, begin, end);
+void ForwardBlocks(const AttentionForm& form, TileProductFunction bf16_product, const AttentionOperands& operands,
+                   char* scratch, int64_t begin, int64_t end) {
+  if (bf16_product) return ForwardOf<Bf16, Bf16>(form, bf16_product, operands, scratch, begin, end);
   WithStorage(form.dtype, operands.query, [&](auto* typed) {
-    ForwardOf<std::remove_cvref_t<decltype(*typed)>, float>(form, operands, scratch, begin, end);
+    ForwardOf<std::remove_cvref_t<decltype(*typed)>, float>(form, nullptr, operands, scratch, begin, end);
   });
 }
 
@@ -276,9 +278,9 @@ HWY_AFTER_NAMESPACE();
 namespace ramet::kernel {
 HWY_EXPORT(ForwardBlocks);
 
-void attention_forward_blocks(const AttentionForm& form, bool bf16, const AttentionOperands& operands, char* scratch,
-                              int64_t begin, int64_t end) {
-  HWY_DYNAMIC_DISPATCH(ForwardBlocks)(form, bf16, operands, scratch, begin, end);
+void attention_forward_blocks(const AttentionForm& form, TileProductFunction bf16_product,
+                              const AttentionOperands& operands, char* scratch, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(ForwardBlocks)(form, bf16_product, operands, scratch, begin, end);
 }
 
 }  // namespace ramet::kernel

@@ -5,9 +5,9 @@
 namespace ramet::kernel {
 
 /// Blocks of queries [begin, end) of all heads of all samples, in that order, or whole heads when the form has
-/// segments; `bf16` says how products are made.
-void attention_forward_blocks(const AttentionForm& form, bool bf16, const AttentionOperands& operands, char* scratch,
-                              int64_t begin, int64_t end);
+/// segments; `bf16_product` is null where products are in f32.
+void attention_forward_blocks(const AttentionForm& form, TileProductFunction bf16_product,
+                              const AttentionOperands& operands, char* scratch, int64_t begin, int64_t end);
 /// What a thread computes one after another in the backward pass. Without a gradient of the bias, the query heads of
 /// one sample that share a head of keys. With it, all that one sum of that gradient is made of: a block of samples, and
 /// a head of keys or, where the bias is the same for all heads, a chunk of them.
@@ -30,7 +30,8 @@ struct BackwardUnits {
 
 /// Units [begin, end), blocks of samples first. `dbias` [blocks, head sets, planes, queries or 1, keys or 1] gets sums
 /// of the bias's gradient.
-void attention_backward_units(const AttentionForm& form, bool bf16, const AttentionOperands& operands, float* dbias,
-                              char* scratch, int64_t begin, int64_t end);
+void attention_backward_units(const AttentionForm& form, TileProductFunction bf16_product,
+                              const AttentionOperands& operands, float* dbias, char* scratch, int64_t begin,
+                              int64_t end);
 
 }  // namespace ramet::kernel

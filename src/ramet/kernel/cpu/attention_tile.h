@@ -21,6 +21,7 @@ struct TileProduct {
   int64_t c_stride;
   bool add;
 };
+using TileProductFunction = void (*)(const TileProduct& product);
 void tile_product_f32(const TileProduct& product);
 /// On processors with AVX512_BF16 only; with AMX, by its tiles (amx_product.h says in which order).
 void tile_product_bf16(const TileProduct& product);

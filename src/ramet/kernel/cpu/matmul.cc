@@ -3,13 +3,17 @@
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/kept_answers.h"
-#include "ramet/kernel/cpu/prepared_matmul.h"
 
 namespace ramet::kernel {
 namespace {
 
 const char* name_of(BlockProduct kind) {
-  return kind == BlockProduct::kTiles ? "tiles" : kind == BlockProduct::kOnednn ? "onednn" : "plain";
+  switch (kind) {
+    case BlockProduct::kTiles: return "tiles";
+    case BlockProduct::kOnednn: return "onednn";
+    case BlockProduct::kHopper: return "hopper";
+    default: return "plain";
+  }
 }
 
 std::unique_ptr<PreparedMatmul> prepare_product(BlockProduct kind, const NodeSignature& node, int threads,
@@ -32,34 +36,6 @@ cpu::KernelAnswer ask(BlockProduct kind, const NodeSignature& node, int threads)
       answer = {.scratch_bytes = prepared->scratch_bytes()};
     return answer;
   });
-}
-
-KernelEntry matmul_entry(const std::string& op, BlockProduct kind) {
-  KernelEntry entry;
-  entry.op = op;
-  entry.name = name_of(kind);
-  entry.refuse = [kind](const NodeSignature& node) { return ask(kind, node, 1).refused; };
-  entry.make = [kind](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
-    std::string why;
-    auto prepared = prepare_product(kind, node, threads, &why);
-    if (!prepared) internal_error("matmul_entry", "a product was chosen and then refused: " + why);
-    return product_kernel(std::move(prepared));
-  };
-  entry.scratch = [kind](const NodeSignature& node, int threads) { return ask(kind, node, threads).scratch_bytes; };
-  entry.may_alias = [](const NodeSignature& node) -> std::vector<std::pair<int, int>> {
-    if (node.attributes.get_bool_or("accumulate", false)) return {{2, 0}};
-    return {};
-  };
-  entry.blocking = [kind](const NodeSignature& node, int input) -> std::optional<BlockedLayout> {
-    if (input != 1) return std::nullopt;
-    MatmulForm form = matmul_form(node);
-    // A stack of matrices is blocked as it is used: one at a time stays in the cache.
-    if (form.blocked || form.b.shape.rank() != 2 || form.batch != 1) return std::nullopt;
-    const auto blocked = PreparedMatmul::preferred_blocking(kind, form);
-    if (!blocked) return std::nullopt;
-    return BlockedLayout{blocked->format(), blocked->bytes()};
-  };
-  return entry;
 }
 
 class BlockingKernel : public Kernel {
@@ -104,6 +80,34 @@ KernelEntry block_entry() {
 }
 
 }  // namespace
+
+KernelEntry matmul_entry(const std::string& op, BlockProduct kind) {
+  KernelEntry entry;
+  entry.op = op;
+  entry.name = name_of(kind);
+  entry.refuse = [kind](const NodeSignature& node) { return ask(kind, node, 1).refused; };
+  entry.make = [kind](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
+    std::string why;
+    auto prepared = prepare_product(kind, node, threads, &why);
+    if (!prepared) internal_error("matmul_entry", "a product was chosen and then refused: " + why);
+    return product_kernel(std::move(prepared));
+  };
+  entry.scratch = [kind](const NodeSignature& node, int threads) { return ask(kind, node, threads).scratch_bytes; };
+  entry.may_alias = [](const NodeSignature& node) -> std::vector<std::pair<int, int>> {
+    if (node.attributes.get_bool_or("accumulate", false)) return {{2, 0}};
+    return {};
+  };
+  entry.blocking = [kind](const NodeSignature& node, int input) -> std::optional<BlockedLayout> {
+    if (input != 1) return std::nullopt;
+    MatmulForm form = matmul_form(node);
+    // A stack of matrices is blocked as it is used: one at a time stays in the cache.
+    if (form.blocked || form.b.shape.rank() != 2 || form.batch != 1) return std::nullopt;
+    const auto blocked = PreparedMatmul::preferred_blocking(kind, form);
+    if (!blocked) return std::nullopt;
+    return BlockedLayout{blocked->format(), blocked->bytes()};
+  };
+  return entry;
+}
 
 void add_cpu_matmul(Backend& backend) {
   cpu_level();

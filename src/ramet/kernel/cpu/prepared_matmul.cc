@@ -11,6 +11,7 @@
 #include "ramet/kernel/cpu/guard.h"
 #include "ramet/kernel/cpu/matmul_plain.h"
 #include "ramet/kernel/cpu/onednn.h"
+#include "ramet/kernel/hopper/product.h"
 
 namespace ramet::kernel {
 namespace {
@@ -50,6 +51,7 @@ struct Operands {
 
 struct PreparedMatmul::Parts {
   BlockProduct kind = BlockProduct::kPlain;
+  HopperType hopper = HopperType::kBf16;
   MatmulForm form;
   DType bias = DType::kF32;
   BlockedMatrix blocked;  // how b is read: blocked by the caller, or into scratch
@@ -65,16 +67,14 @@ struct PreparedMatmul::Parts {
   // Scratch: blocked b (one, or one a thread), then for each thread a block of a, a buffer of sums, oneDNN's own.
   int64_t blocked_bytes = 0, a_bytes = 0, sums_bytes = 0, gemm_bytes = 0;
 
+  /// Whether products read pairs of k and write sixteen columns at a time.
+  bool reads_pairs() const { return kind == BlockProduct::kTiles || kind == BlockProduct::kHopper; }
   int64_t element() const { return static_cast<int64_t>(size_of(blocked.compute)); }
-  /// Elements between rows of a copied block of a: tiles read pairs.
-  int64_t copied_k() const {
-    return kind == BlockProduct::kTiles ? (blocked.k_chunk() + 1) / 2 * 2 : blocked.k_chunk();
-  }
-  /// Floats between rows of a buffer of sums: tiles write sixteen at a time, and their rows begin in different sets of
-  /// the first-level cache if they are an odd number of lines apart.
-  int64_t sums_stride(int64_t columns) const {
-    return kind == BlockProduct::kTiles ? ((columns + 15) / 16 | 1) * 16 : columns;
-  }
+  /// Elements between rows of a copied block of a.
+  int64_t copied_k() const { return reads_pairs() ? (blocked.k_chunk() + 1) / 2 * 2 : blocked.k_chunk(); }
+  /// Floats between rows of a buffer of sums: rows of tiles begin in different sets of the first-level cache if they
+  /// are an odd number of lines apart.
+  int64_t sums_stride(int64_t columns) const { return reads_pairs() ? ((columns + 15) / 16 | 1) * 16 : columns; }
   /// Bytes of a chunk of so many copied rows of a.
   int64_t copied_bytes(int64_t rows) const {
     if (packs_a) return (rows + kAmxRows - 1) / kAmxRows * packed_strip_bytes(blocked.k_chunk());
@@ -158,6 +158,7 @@ bool PreparedMatmul::Parts::make_gemm(int64_t rows, int64_t columns, std::string
 
 bool PreparedMatmul::Parts::make_gemms(std::string* why) {
   if (kind == BlockProduct::kTiles) implementation = "tiles";
+  if (kind == BlockProduct::kHopper) implementation = "hopper";
   if (kind != BlockProduct::kOnednn) return true;
   for (int rank = 0; rank < threads; ++rank) {
     const Range rows = row_share(rank), columns = column_share(rank);
@@ -213,6 +214,17 @@ void PreparedMatmul::Parts::block(int64_t index, Range rows, Range columns, int 
                    .result = out,
                    .result_stride = form.n * out_size,
                    .result_size = out_size});
+    else if (kind == BlockProduct::kHopper)
+      hopper_product(hopper, {.m = rows.size(),
+                              .n = (columns.size() + 15) / 16 * 16,
+                              .k = k / 2,
+                              .a = reinterpret_cast<const uint32_t*>(a_chunk),
+                              .a_stride = k / 2,
+                              .b = reinterpret_cast<const uint32_t*>(b_chunk),
+                              .panel_stride = blocked.block_bytes() / 4,
+                              .c = to,
+                              .c_stride = stride,
+                              .add = false});
     else
       plain_product(rows.size(), columns.size(), k, reinterpret_cast<const float*>(a_chunk),
                     reinterpret_cast<const float*>(b_chunk), to, columns.size());
@@ -329,9 +341,15 @@ std::optional<BlockedMatrix> PreparedMatmul::preferred_blocking(BlockProduct kin
     blocked.n_block = plain_block();
     return blocked;
   }
-  if (cpu_level() < CpuLevel::kAvx512 || form.k == 0 || form.n == 0) return std::nullopt;
   // 8-bit floats are bf16 without loss.
   const bool bf16 = form.b.dtype == DType::kBF16 || size_of(form.b.dtype) == 1;
+  if (kind == BlockProduct::kHopper) {
+    if (!bf16 && form.b.dtype != DType::kF16) return std::nullopt;
+    blocked.compute = DType::kBF16;  // of f16 as well: pairs of 16 bits
+    blocked.n_block = kPanel;
+    return blocked;
+  }
+  if (cpu_level() < CpuLevel::kAvx512 || form.k == 0 || form.n == 0) return std::nullopt;
   if (kind == BlockProduct::kTiles) {
     if (!bf16 || cpu_level() < CpuLevel::kAmxBf16) return std::nullopt;
     blocked.compute = DType::kBF16;
@@ -361,6 +379,10 @@ std::unique_ptr<PreparedMatmul> PreparedMatmul::make(BlockProduct kind, const Ma
   // oneDNN cuts a long k where it likes, and tiles sum groups of k.
   if (form.in_order && kind != BlockProduct::kPlain) return refuse("sums in order are the plain kernel's");
   const auto preferred = preferred_blocking(kind, form);
+  const bool halves = form.a.dtype == DType::kF16;
+  if (kind == BlockProduct::kHopper && (!preferred || !is_floating(form.a.dtype) || size_of(form.a.dtype) > 2 ||
+                                        halves != (form.b.dtype == DType::kF16)))
+    return refuse("tensor cores multiply two operands of f16, or two of bf16 and 8-bit floats");
   if (!preferred && kind == BlockProduct::kTiles) return refuse("no tiles of this type on " + cpu_kernel_class());
   if (!preferred) return refuse("oneDNN has no blocked product of these types on " + cpu_kernel_class());
   if (form.blocked && (!blocked || blocked->format() != preferred->format()))
@@ -372,6 +394,10 @@ std::unique_ptr<PreparedMatmul> PreparedMatmul::make(BlockProduct kind, const Ma
   parts->bias = form.has_bias ? bias : DType::kF32;
   parts->blocked = *preferred;
   parts->threads = threads;
+  if (kind == BlockProduct::kHopper && halves) {
+    parts->hopper = HopperType::kF16;
+    parts->form.a.dtype = parts->form.b.dtype = DType::kBF16;  // so that they are copied as they are
+  }
   parts->choose_blocks();
   if (!parts->make_gemms(why)) return nullptr;
   parts->size_scratch();

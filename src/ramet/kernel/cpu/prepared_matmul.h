@@ -12,12 +12,13 @@
 
 namespace ramet::kernel {
 
-/// The single-threaded products of dense blocks that a prepared product consists of: our own with tiles, oneDNN's, and
-/// our own loop.
+/// The single-threaded products of dense blocks that a prepared product consists of: our own with tiles, oneDNN's, our
+/// own loop, and what a GPU would compute.
 enum class BlockProduct {
   kTiles,   ///< bf16 (8-bit floats as bf16) on processors with AMX
   kOnednn,  ///< f32, bf16 and (as bf16) 8-bit floats on AVX-512, implementations that the guard has proven
-  kPlain    ///< f32 in order of k, on any processor; other types are widened
+  kPlain,   ///< f32 in order of k, on any processor; other types are widened
+  kHopper   ///< bf16 (8-bit floats as bf16) and f16, as Hopper's tensor cores multiply them (kernel/hopper/product.h)
 };
 
 /// A node `matmul` or `linear`, prepared to run: which thread computes which block, through which buffers.
@@ -35,7 +36,7 @@ class PreparedMatmul {
   ~PreparedMatmul();
 
   int64_t scratch_bytes() const;
-  /// oneDNN's name of the implementation, "tiles" or "plain".
+  /// oneDNN's name of the implementation, "tiles", "plain" or "hopper".
   const std::string& implementation() const;
   /// `extra` is the bias or c, or null. out may be c.
   void run(const void* a, const void* b, const void* extra, void* out, void* scratch, ThreadTeam& team) const;

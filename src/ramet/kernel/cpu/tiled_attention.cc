@@ -25,12 +25,11 @@ int64_t share_begin(int64_t heads, int64_t blocks, bool causal, int rank, int pa
 
 }  // namespace
 
-TiledAttention::TiledAttention(const AttentionForm& form, bool gradient, int threads)
-    : form_(form),
-      gradient_(gradient),
-      bf16_(form.dtype == DType::kBF16 && cpu_level() >= CpuLevel::kAvx512Bf16),
-      threads_(threads) {
-  const int64_t ratio = bf16_ ? 2 : 1, positions = gradient ? form.sequence : form.keys;
+TiledAttention::TiledAttention(const AttentionForm& form, bool gradient, int threads, TileProductFunction bf16_product)
+    : form_(form), gradient_(gradient), bf16_product_(bf16_product), threads_(threads) {
+  if (!bf16_product_ && cpu_level() >= CpuLevel::kAvx512Bf16) bf16_product_ = tile_product_bf16;
+  if (form.dtype != DType::kBF16) bf16_product_ = nullptr;
+  const int64_t ratio = bf16_product_ ? 2 : 1, positions = gradient ? form.sequence : form.keys;
   const AttentionLayout layout{positions, form.head_size, ratio}, values{positions, form.value_size, ratio};
   Scratch scratch(nullptr);
   if (gradient)
@@ -64,7 +63,7 @@ void TiledAttention::forward(const AttentionOperands& operands, char* scratch, T
   const int64_t heads = form_.batch * form_.heads;
   if (form_.segments) {
     team.split(heads, 1, [&](int64_t begin, int64_t end, int rank) {
-      attention_forward_blocks(form_, bf16_, operands, scratch + rank * rank_bytes_, begin, end);
+      attention_forward_blocks(form_, bf16_product_, operands, scratch + rank * rank_bytes_, begin, end);
     });
     return;
   }
@@ -73,7 +72,7 @@ void TiledAttention::forward(const AttentionOperands& operands, char* scratch, T
   team.run([&](int rank) {
     const int64_t begin = share_begin(heads, blocks, triangle, rank, threads_);
     const int64_t end = share_begin(heads, blocks, triangle, rank + 1, threads_);
-    if (begin < end) attention_forward_blocks(form_, bf16_, operands, scratch + rank * rank_bytes_, begin, end);
+    if (begin < end) attention_forward_blocks(form_, bf16_product_, operands, scratch + rank * rank_bytes_, begin, end);
   });
 }
 
@@ -82,7 +81,7 @@ void TiledAttention::backward(const AttentionOperands& operands, char* scratch, 
   const bool combines = units.combines(form_);
   float* const sums = combines ? reinterpret_cast<float*>(scratch + threads_ * rank_bytes_) : operands.dbias;
   team.split(units.count(), 1, [&](int64_t begin, int64_t end, int rank) {
-    attention_backward_units(form_, bf16_, operands, sums, scratch + rank * rank_bytes_, begin, end);
+    attention_backward_units(form_, bf16_product_, operands, sums, scratch + rank * rank_bytes_, begin, end);
   });
   if (combines) combine(sums, operands.dbias, team);
 }

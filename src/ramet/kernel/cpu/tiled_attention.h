@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ramet/base/thread_team.h"
+#include "ramet/kernel/cpu/attention_tile.h"
 #include "ramet/ops/attention.h"
 
 namespace ramet::kernel {
@@ -29,7 +30,8 @@ struct AttentionOperands {
 /// all others in f32.
 class TiledAttention {
  public:
-  TiledAttention(const AttentionForm& form, bool gradient, int threads);
+  /// `bf16_product`: the products of bf16; null: the processor's.
+  TiledAttention(const AttentionForm& form, bool gradient, int threads, TileProductFunction bf16_product = nullptr);
   /// Why this kernel does not take the form; "" when it does.
   static std::string refuse(const AttentionForm& form);
 
@@ -44,7 +46,7 @@ class TiledAttention {
 
   AttentionForm form_;
   bool gradient_;
-  bool bf16_;  // products of bf16
+  TileProductFunction bf16_product_;  // null: all products are in f32
   int threads_;
   int64_t rank_bytes_;
   int64_t shared_bytes_ = 0;  // sums of the bias's gradient over blocks of samples and chunks of heads
