@@ -2,12 +2,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <functional>
 
 #include "ramet/base/error_types.h"
 #include "ramet/base/file.h"
+#include "ramet/front/onnx_model.h"
 #include "ramet/front/onnx_program.h"
 #include "ramet/front/onnx_table.h"
+#include "ramet/kernel/interpret.h"
+#include "ramet/ops/build.h"
 #include "ramet/train/onnx_case.h"
 #include "support/onnx_file.h"
 #include "support/temporary.h"
@@ -292,6 +298,139 @@ TEST(Onnx, RunsTestsAsFiles) {
   EXPECT_THAT(wrong.message, HasSubstr("1 of 6 elements differ; element 5 is 7, not 8"));
   write_file_atomic(test / "model.onnx", model(one_node("Nonsense", {"a", "b"})));
   EXPECT_EQ(train::run_onnx_case(test, {}, {}).kind, Kind::kRefused);
+}
+
+TEST(Onnx, ChecksGradientsByFiniteDifferences) {
+  using Kind = train::GradientCheck::Kind;
+  const auto check = [](const std::function<Tensor(Tensor)>& function, const std::vector<double>& values) {
+    ir::Graph graph("f");
+    GraphBuilder build(graph);
+    build.output("y", function(build.input("x", DType::kF32, {3})));
+    return train::check_gradient(graph, {{"x", HostTensor::of(DType::kF32, {3}, values)}});
+  };
+  const auto kind = [&](const std::function<Tensor(Tensor)>& function, const std::vector<double>& values = {1, -2, 3}) {
+    return check(function, values).kind;
+  };
+  EXPECT_EQ(kind([](Tensor x) { return ops::tanh(x); }), Kind::kChecked);
+  EXPECT_EQ(kind([](Tensor x) { return ops::relu(x); }, {0, 0, 1}), Kind::kChecked) << "at a point near the bend";
+  EXPECT_EQ(kind([](Tensor x) { return ops::map_unary("floor", x); }), Kind::kNone);
+  const train::GradientCheck wrong =
+      check([](Tensor x) { return ops::multiply(x, ops::map_unary("stop_gradient", x)); }, {1, -2, 3});
+  EXPECT_EQ(wrong.kind, Kind::kWrong) << "half of the derivative is stopped";
+  EXPECT_THAT(wrong.message, HasSubstr("along 'x' the slope is"));
+}
+
+TEST(Onnx, RowsThatAreHiddenHaveNoGradient) {
+  // Where chooses 0 for a row of the softmax that is NaN, because all of its scores are -infinity.
+  Graph graph{.nodes = {node("Add", {"a", "mask"}, {"s"}), node("Softmax", {"s"}, {"p"}), node("IsNaN", {"p"}, {"n"}),
+                        node("Where", {"n", "zero", "p"}, {"y"})},
+              .initializers = {floats("zero", {1}, {0}), floats("mask", {2, 1}, {0, -INFINITY})},
+              .inputs = {value("a", 1, {2, 3})},
+              .outputs = {value("y", 1, {2, 3})}};
+  const OnnxFeeds feeds = {{"a", feed(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, 6})}};
+  const std::string bytes = model(graph);
+  EXPECT_EQ(outputs(bytes, feeds)[0][3], 0);
+  const front::OnnxModel file = front::parse_onnx(bytes, "test.onnx");
+  const front::OnnxProgram program = front::import_onnx_program(file, feeds, {.source = "test.onnx"});
+  const train::GradientCheck check = train::check_gradient(program.graph, {{"a", feeds.at("a").tensors[0]}});
+  EXPECT_EQ(check.kind, train::GradientCheck::Kind::kChecked) << check.message;
+}
+
+int64_t count_of(const ir::Graph& graph, const std::string& op) {
+  return std::count_if(graph.nodes().begin(), graph.nodes().end(),
+                       [&](const ir::Node& node) { return node.op->name == op; });
+}
+
+/// A graph of x [2, 3] whose nodes become one fused op: the op stands there once, the values are those expected, and
+/// the gradient agrees with finite differences.
+void expect_fused(const std::string& op, std::vector<ProtoMessage> nodes, std::vector<ProtoMessage> initializers,
+                  const std::function<double(const std::vector<double>& row, size_t i)>& expected) {
+  const std::vector<double> x = {0.5, -1, 2, 1.5, 0.25, -3};
+  Graph graph{.nodes = std::move(nodes),
+              .initializers = std::move(initializers),
+              .inputs = {value("x", 1, {2, 3})},
+              .outputs = {value("y", 1, {2, 3})}};
+  const OnnxFeeds feeds = {{"x", feed(DType::kF32, {2, 3}, x)}};
+  const std::string bytes = model(graph, 17);
+  const front::OnnxModel file = front::parse_onnx(bytes, "test.onnx");
+  const front::OnnxProgram program = front::import_onnx_program(file, feeds, {.source = "test.onnx"});
+  EXPECT_EQ(count_of(program.graph, op), 1) << op;
+  for (const char* inner : {"erf", "tanh", "sqrt", "reduce_sum", "power"}) EXPECT_EQ(count_of(program.graph, inner), 0);
+  const std::vector<double> found = outputs(bytes, feeds)[0];
+  for (size_t row = 0; row < 2; ++row)
+    for (size_t i = 0; i < 3; ++i)
+      EXPECT_NEAR(found[3 * row + i], expected({x[3 * row], x[3 * row + 1], x[3 * row + 2]}, i), 1e-5) << op;
+  const train::GradientCheck check = train::check_gradient(program.graph, {{"x", feeds.at("x").tensors[0]}});
+  EXPECT_EQ(check.kind, train::GradientCheck::Kind::kChecked) << op << ": " << check.message;
+}
+
+TEST(Onnx, GeluThatIsWrittenOutIsOneOp) {
+  expect_fused("gelu",
+               {node("Div", {"x", "root"}, {"d"}), node("Erf", {"d"}, {"e"}), node("Add", {"e", "one"}, {"a"}),
+                node("Mul", {"x", "a"}, {"m"}), node("Mul", {"m", "half"}, {"y"})},
+               {floats("root", {}, {1.41421356F}), floats("one", {}, {1}), floats("half", {}, {0.5})},
+               [](const auto& row, size_t i) { return 0.5 * row[i] * (1 + std::erf(row[i] / std::sqrt(2.0))); });
+  expect_fused("gelu_tanh",
+               {node("Pow", {"x", "three"}, {"p"}), node("Mul", {"p", "cubic"}, {"c"}), node("Add", {"x", "c"}, {"s"}),
+                node("Mul", {"s", "factor"}, {"f"}), node("Tanh", {"f"}, {"t"}), node("Add", {"t", "one"}, {"a"}),
+                node("Mul", {"x", "half"}, {"h"}), node("Mul", {"h", "a"}, {"y"})},
+               {floats("three", {}, {3}), floats("cubic", {}, {0.044715F}), floats("factor", {}, {0.79788456F}),
+                floats("one", {}, {1}), floats("half", {}, {0.5})},
+               [](const auto& row, size_t i) {
+                 const double x = row[i];
+                 return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+               });
+}
+
+TEST(Onnx, NormsThatAreWrittenOutAreOneOp) {
+  const std::vector<ProtoMessage> vectors = {floats("two", {}, {2}), floats("epsilon", {}, {1e-5F}),
+                                             floats("gain", {3}, {2, 3, 4}), floats("bias", {3}, {1, 0, -1})};
+  const auto mean = [](const std::string& of, const std::string& to) {
+    return node("ReduceMean", {of}, {to}, {ints("axes", {-1})});
+  };
+  expect_fused("layer_norm",
+               {mean("x", "m"), node("Sub", {"x", "m"}, {"d"}), node("Pow", {"d", "two"}, {"q"}), mean("q", "v"),
+                node("Add", {"v", "epsilon"}, {"e"}), node("Sqrt", {"e"}, {"r"}), node("Div", {"d", "r"}, {"n"}),
+                node("Mul", {"n", "gain"}, {"g"}), node("Add", {"g", "bias"}, {"y"})},
+               vectors, [](const auto& row, size_t i) {
+                 const double m = (row[0] + row[1] + row[2]) / 3;
+                 const double v = (std::pow(row[0] - m, 2) + std::pow(row[1] - m, 2) + std::pow(row[2] - m, 2)) / 3;
+                 return (row[i] - m) / std::sqrt(v + 1e-5) * (2 + static_cast<double>(i)) + 1 - static_cast<double>(i);
+               });
+  expect_fused("rms_norm",
+               {node("Pow", {"x", "two"}, {"q"}), mean("q", "v"), node("Add", {"v", "epsilon"}, {"e"}),
+                node("Sqrt", {"e"}, {"r"}), node("Reciprocal", {"r"}, {"i"}), node("Mul", {"x", "i"}, {"n"}),
+                node("Mul", {"gain", "n"}, {"y"})},
+               vectors, [](const auto& row, size_t i) {
+                 const double v = (row[0] * row[0] + row[1] * row[1] + row[2] * row[2]) / 3;
+                 return row[i] / std::sqrt(v + 1e-5) * (2 + static_cast<double>(i));
+               });
+}
+
+TEST(Onnx, BatchNormIsPartOfTheConvolutionInPrediction) {
+  const std::vector<float> filter = {1, -1, 2, 0.5, 3, -2, 1, 1};
+  Graph graph{
+      .nodes = {node("Conv", {"x", "w", "b"}, {"c"}),
+                node("BatchNormalization", {"c", "gain", "bias", "mean", "variance"}, {"y"})},
+      .initializers = {floats("w", {2, 1, 2, 2}, filter), floats("b", {2}, {0.5, -1}), floats("gain", {2}, {2, 3}),
+                       floats("bias", {2}, {1, -1}), floats("mean", {2}, {0.25, 4}), floats("variance", {2}, {4, 0.5})},
+      .inputs = {value("x", 1, {1, 1, 3, 3})},
+      .outputs = {value("y", 1, {1, 2, 2, 2})}};
+  const std::string bytes = model(graph);
+  const front::OnnxModel file = front::parse_onnx(bytes, "test.onnx");
+  const model::Model made = front::import_onnx_model(file, "test", ".", {}).model;
+  const ir::Graph& predict = made.programs.at(0).graph;
+  EXPECT_EQ(count_of(predict, "convolution"), 1);
+  EXPECT_EQ(count_of(predict, "normalize_channels"), 0);
+  const std::vector<double> x = {1, 2, 3, -1, 0, 1, 2, -2, 4};
+  const OnnxFeeds feeds = {{"x", feed(DType::kF32, {1, 1, 3, 3}, x)}};
+  const std::vector<double> whole = outputs(bytes, feeds)[0];
+  std::map<std::string, HostTensor> given = {{"x", feeds.at("x").tensors[0]}};
+  for (const auto* states : {&made.weights, &made.states})
+    for (const auto& state : *states) given[state.name] = state.init.data->tensor();
+  const std::vector<double> folded = kernel::interpret(predict, kernel::cpu_backend(), given)[0].values();
+  ASSERT_EQ(folded.size(), whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(folded[i], whole[i], 1e-4);
 }
 
 TEST(Onnx, TheTableHasNoOperatorTwice) { EXPECT_GT(front::onnx_operator_names().size(), 180U); }

@@ -21,6 +21,7 @@ try:
 except ImportError:
     onnx = None
 
+GRADIENTS = ROOT / "tests" / "peers" / "onnx_gradients.tsv"
 EXPECTATIONS = ROOT / "tests" / "peers" / "onnx_expectations.tsv"
 TESTED_ONNX = "1.23.2"
 
@@ -78,10 +79,15 @@ class OnnxNodeTests(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             count = write_cases(pathlib.Path(folder))
             done, lines = run_json("onnx", "test", folder, "--expect", EXPECTATIONS)
+            gradients, gradient_lines = run_json("onnx", "test", folder, "--gradients", "--expect", GRADIENTS)
         end = lines[-1]
         self.assertEqual(end["passed"] + end["failed"] + end["refused"], count)
         self.assertEqual(end["unexpected"], 0, done.stderr[-4000:])
         self.assertGreaterEqual(end["passed"], 1480)
+        end = gradient_lines[-1]
+        self.assertEqual(end["unexpected"], 0, gradients.stderr[-4000:])
+        self.assertEqual((end["gradient_wrong"], end["gradient_unsure"]), (0, 0))
+        self.assertGreaterEqual(end["gradient_checked"], 1300)
 
 
 @unittest.skipIf(onnx is None, "onnx is not installed; scripts/setup.sh --peers installs it")

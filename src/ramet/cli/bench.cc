@@ -64,6 +64,7 @@ Subject find_bench_subject(const BenchArguments& arguments) {
 /// One row of the answer.
 struct BenchRow {
   int64_t batch = 0;
+  double ready_seconds = 0;           ///< from the model's file to the first call: reading, compiling, weights
   PredictionTimes times;              ///< of calls; of a decoder of single tokens
   std::vector<double> first_seconds;  ///< decoding: until the first token
 };
@@ -109,6 +110,7 @@ PredictionTimes time_calls(const BenchArguments& arguments, Predictor& predictor
 /// The model of a file, or a network for images, on so many random samples: its program "predict", or its evaluation.
 BenchRow bench_arrays(const BenchArguments& arguments, const Subject& subject, const Recipe& complete, int64_t batch,
                       const Session& session) {
+  const auto began = Clock::now();
   Recipe recipe = complete;
   if (recipe.model.file.empty()) recipe.train.micro_batch = batch;
   const Model model = build_model(recipe);
@@ -127,12 +129,14 @@ BenchRow bench_arrays(const BenchArguments& arguments, const Subject& subject, c
   ArrayPredictor predictor(recipe, "", std::move(columns), "random samples",
                            prediction_layout(subject.recipe, arguments), arguments.where(session.mpi.get()));
   set_weights(predictor.predictor(), subject);
-  return {batch, time_calls(arguments, predictor.predictor(), batch, session, [&] { predictor.predict(); }), {}};
+  const double ready = seconds_since(began);
+  return {batch, ready, time_calls(arguments, predictor.predictor(), batch, session, [&] { predictor.predict(); }), {}};
 }
 
 /// The program "predict" on full batches, again and again.
 BenchRow bench_program(const BenchArguments& arguments, const Subject& subject, const Recipe& recipe, int64_t batch,
                        const Session& session) {
+  const auto began = Clock::now();
   Model model;
   if (recipe.is_task()) {
     model = build_model(recipe);
@@ -148,12 +152,15 @@ BenchRow bench_program(const BenchArguments& arguments, const Subject& subject, 
   Predictor predictor(std::move(model), recipe.train, prediction_layout(subject.recipe, arguments),
                       arguments.where(session.mpi.get()), {"predict"});
   set_weights(predictor, subject);
-  return {batch, time_calls(arguments, predictor, batch, session, [&] { predictor.run("predict", inputs); }), {}};
+  const double ready = seconds_since(began);
+  return {
+      batch, ready, time_calls(arguments, predictor, batch, session, [&] { predictor.run("predict", inputs); }), {}};
 }
 
 /// Texts of random tokens, again and again.
 BenchRow bench_decoding(const BenchArguments& arguments, const Subject& subject, const Recipe& recipe, int64_t batch,
                         const Session& session) {
+  const auto began = Clock::now();
   auto [model, decoding] = build_decoding_model(recipe, batch, arguments.prompt + arguments.tokens);
   if (decoding.room < arguments.prompt + arguments.tokens)
     throw Error({.what = "the model has too few positions",
@@ -168,7 +175,7 @@ BenchRow bench_decoding(const BenchArguments& arguments, const Subject& subject,
   for (uint64_t i = 0; auto& prompt : prompts)
     for (int64_t t = 0; t < arguments.prompt; ++t)
       prompt.push_back(static_cast<int32_t>(random.below(i++, static_cast<uint32_t>(decoding.vocabulary))));
-  BenchRow row{batch, {}, {}};
+  BenchRow row{batch, seconds_since(began), {}, {}};
   const text::SamplingOptions greedy;
   const auto vocabulary = static_cast<size_t>(decoding.vocabulary);
   const auto choose = [&](std::span<const float> logits) {
@@ -206,10 +213,12 @@ double middle(std::vector<double> values) {
 
 int bench(const BenchArguments& arguments, Session& session) {
   join_job(session);
+  const auto began = Clock::now();
   const Subject subject = find_bench_subject(arguments);
   const bool reads_arrays = !subject.recipe.is_task() && !kind_of(subject.recipe).reads_text();
   const Recipe recipe = reads_arrays ? complete_recipe(subject.recipe) : prepare(subject.recipe).recipe;
   const bool decodes = kind_of(recipe).continues_texts();
+  const double opened = seconds_since(began);
   std::vector<std::vector<std::string>> table = {
       decodes ? std::vector<std::string>{"batch", "first token ms", "token p50 ms", "p90 ms", "p99 ms", "tokens/s"}
               : std::vector<std::string>{"batch", "calls", "p50 ms", "p90 ms", "p99 ms", "samples/s"}};
@@ -220,6 +229,7 @@ int bench(const BenchArguments& arguments, Session& session) {
     if (!session.leads()) continue;
     JsonLine line;
     line.set("event", "bench").set("batch", batch).set("calls", times.calls);
+    line.set("ready_ms", 1000 * (row.ready_seconds + opened));
     for (const auto& [name, share] : {std::pair("p50_ms", 0.5), {"p90_ms", 0.9}, {"p99_ms", 0.99}})
       line.set(name, 1000 * times.latency(share));
     if (decodes) line.set("first_token_ms", 1000 * middle(row.first_seconds));

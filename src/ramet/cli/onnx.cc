@@ -27,6 +27,10 @@ struct OnnxTestArguments {
 using Expectations = std::map<std::string, std::string>;
 
 std::string line_of(const OnnxVerdict& verdict) {
+  if (verdict.gradient) {
+    const GradientCheck& gradient = *verdict.gradient;
+    return std::string(name_of(gradient.kind)) + (gradient.message.empty() ? "" : "\t" + gradient.message);
+  }
   return std::string(name_of(verdict.kind)) + (verdict.message.empty() ? "" : "\t" + verdict.message);
 }
 
@@ -45,13 +49,16 @@ Expectations read_expectations(const std::string& path) {
 
 void tell(const std::string& name, const OnnxVerdict& verdict, bool json) {
   if (json) {
-    JsonLine()
-        .set("event", "test")
+    JsonLine line;
+    line.set("event", "test")
         .set("name", name)
         .set("result", std::string(name_of(verdict.kind)))
         .set("message", verdict.message)
-        .set("constants", std::vector<std::string>(verdict.specialized.begin(), verdict.specialized.end()))
-        .print();
+        .set("constants", std::vector<std::string>(verdict.specialized.begin(), verdict.specialized.end()));
+    if (verdict.gradient) line.set("gradient", line_of(verdict));
+    line.print();
+  } else if (verdict.gradient && verdict.gradient->kind != GradientCheck::Kind::kChecked) {
+    std::printf("%s: gradient %s\n", name.c_str(), line_of(verdict).c_str());
   } else if (verdict.kind != OnnxVerdict::Kind::kPassed) {
     std::printf("%s: %s: %s\n", name.c_str(), std::string(name_of(verdict.kind)).c_str(), verdict.message.c_str());
   }
@@ -62,6 +69,7 @@ int test(const OnnxTestArguments& arguments, bool json) {
   Expectations expected, found;
   if (!arguments.expect.empty()) expected = read_expectations(arguments.expect);
   std::map<OnnxVerdict::Kind, int64_t> counts;
+  std::map<GradientCheck::Kind, int64_t> gradients;
   int64_t unexpected = 0, constants = 0;
   for (const std::string& root : arguments.folders)
     for (const std::filesystem::path& folder : find_onnx_cases(root)) {
@@ -70,6 +78,8 @@ int test(const OnnxTestArguments& arguments, bool json) {
       ++counts[verdict.kind];
       constants += verdict.kind == OnnxVerdict::Kind::kPassed && !verdict.specialized.empty();
       tell(name, verdict, json);
+      if (verdict.gradient) ++gradients[verdict.gradient->kind];
+      if (arguments.run.gradients && !verdict.gradient) continue;
       found[name] = line_of(verdict);
       if (const auto line = expected.find(name); line != expected.end() && line->second != found[name]) {
         ++unexpected;
@@ -80,25 +90,38 @@ int test(const OnnxTestArguments& arguments, bool json) {
       }
     }
   if (!arguments.record.empty()) {
-    std::string text = "# Test, result, and why it is refused: written by `ramet onnx test --record`.\n";
+    std::string text =
+        arguments.run.gradients
+            ? "# Tests that pass, and their gradients: written by `ramet onnx test --gradients --record`.\n"
+            : "# Test, result, and why it is refused: written by `ramet onnx test --record`.\n";
     for (const auto& [name, line] : found) text += name + "\t" + line + "\n";
     write_file_atomic(arguments.record, text);
   }
   using Kind = OnnxVerdict::Kind;
-  if (json)
-    JsonLine()
-        .set("event", "end")
+  using Gradient = GradientCheck::Kind;
+  if (json) {
+    JsonLine line;
+    line.set("event", "end")
         .set("passed", counts[Kind::kPassed])
         .set("failed", counts[Kind::kFailed])
         .set("refused", counts[Kind::kRefused])
         .set("with_constants", constants)
-        .set("unexpected", unexpected)
-        .print();
-  else
+        .set("unexpected", unexpected);
+    if (arguments.run.gradients)
+      for (const Gradient kind : {Gradient::kChecked, Gradient::kNone, Gradient::kUnsure, Gradient::kWrong})
+        line.set("gradient_" + std::string(name_of(kind)), gradients[kind]);
+    line.print();
+  } else {
     std::printf("%lld passed (%lld of them with inputs as constants), %lld failed, %lld refused\n",
                 static_cast<long long>(counts[Kind::kPassed]), static_cast<long long>(constants),
                 static_cast<long long>(counts[Kind::kFailed]), static_cast<long long>(counts[Kind::kRefused]));
-  return counts[Kind::kFailed] > 0 || unexpected > 0 ? 1 : 0;
+    if (arguments.run.gradients)
+      std::printf(
+          "gradients: %lld checked, %lld tests without one, %lld without a derivative, %lld wrong\n",
+          static_cast<long long>(gradients[Gradient::kChecked]), static_cast<long long>(gradients[Gradient::kNone]),
+          static_cast<long long>(gradients[Gradient::kUnsure]), static_cast<long long>(gradients[Gradient::kWrong]));
+  }
+  return counts[Kind::kFailed] > 0 || gradients[Gradient::kWrong] > 0 || unexpected > 0 ? 1 : 0;
 }
 
 struct OnnxRunArguments {
@@ -219,6 +242,9 @@ void add_onnx(CLI::App& app, Session& session) {
   command->add_option("--expect", arguments->expect, "a file with the result of each test; others are failures")
       ->type_name("FILE");
   command->add_option("--record", arguments->record, "write such a file")->type_name("FILE");
+  command->add_flag("--gradients", arguments->run.gradients,
+                    "compare the gradient of each test that passes with finite differences; --expect and --record are "
+                    "then about gradients");
   add_run_options(*command, arguments->run);
   add_json_option(*command, session);
   command->callback(

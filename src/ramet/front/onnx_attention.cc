@@ -35,13 +35,19 @@ Tensor for_queries(const OnnxCall& at, Tensor a, int64_t heads) {
   return repeat_interleave(a, heads / a.dim(1), 1);
 }
 
-/// Softmax over the last dimension; a row that is hidden whole gives 0.
-Tensor guarded_softmax(const OnnxCall& at, Tensor scores, Tensor bias) {
+/// Softmax over a dimension. Rows that are hidden whole are `row_of_hidden`, and have a gradient of 0.
+Tensor guarded_softmax(const OnnxCall& at, Tensor scores, int64_t axis, double row_of_hidden) {
   const DType dtype = scores.dtype();
-  const Tensor made = in_type(softmax_in(at_least_f32(scores), -1, dtype), dtype);
-  if (!bias.valid()) return made;
-  const Tensor hidden = equal(reduce_max(bias, {-1}, true), at.full(bias.dtype(), {}, kHidden));
-  return select(hidden, at.full(made.dtype(), {}, 0), made);
+  const Tensor hidden = equal(reduce_max(scores, {axis}, true), at.full(dtype, {}, kHidden));
+  const Tensor made = softmax_in(at_least_f32(select(hidden, at.full(dtype, {}, 0), scores)), axis, dtype);
+  return select(hidden, at.full(dtype, {}, row_of_hidden), in_type(made, dtype));
+}
+
+/// A softmax behind which a Where chooses (front/onnx_fuse.h): what is not chosen must have a gradient of 0, not NaN.
+Values chosen_softmax(const OnnxCall& at) {
+  const Tensor a = at.input(0);
+  const int axis = at.axis("axis", a.shape().rank(), -1);
+  return {guarded_softmax(at, a, axis, std::numeric_limits<double>::quiet_NaN())};
 }
 
 /// What ONNX's Attention is given.
@@ -157,7 +163,7 @@ Values attention(const OnnxCall& at) {
     if (mode == 1) scores_out = scores;
     if (bias.valid()) scores = rounded(add(scores, bias));
     if (mode == 2) scores_out = scores;
-    Tensor probabilities = guarded_softmax(at, in_type(scores, precision), bias);
+    Tensor probabilities = guarded_softmax(at, in_type(scores, precision), -1, 0);
     if (mode == 3) scores_out = in_type(probabilities, dtype);
     probabilities = in_type(probabilities, dtype);
     output = in_type(matmul(probabilities, in_type(values, dtype)), given.value.dtype());
@@ -313,6 +319,7 @@ constexpr OnnxEntry kEntries[] = {
     {"SwiGLU", swiglu},
     {"ai.onnx.preview.FlexAttention", flex_attention},
     {"ramet.Attention", written_attention},
+    {"ramet.Softmax", chosen_softmax},
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ class Fuser {
     // Inner graphs may read any value.
     if (!has_inner_)
       for (size_t i = 0; i < nodes_.size(); ++i)
-        if (is(i, "Softmax")) fuse(i);
+        if (is(i, "Softmax") && !fuse(i)) find_choice(i);
     std::vector<OnnxNode> made;
     for (size_t i = 0; i < nodes_.size(); ++i)
       if (!dropped_.count(i)) made.push_back(std::move(nodes_[i]));
@@ -111,16 +111,16 @@ class Fuser {
     return is(found->second[0], op) ? std::optional(found->second[0]) : std::nullopt;
   }
 
-  void fuse(size_t softmax) {
+  bool fuse(size_t softmax) {
     const OnnxNode& node = nodes_[softmax];
     const OnnxAttribute* axis = node.find("axis");
-    if (node.inputs.size() != 1 || node.outputs.size() != 1 || (!axis && version_ < 13)) return;
+    if (node.inputs.size() != 1 || node.outputs.size() != 1 || (!axis && version_ < 13)) return false;
     const int64_t softmax_axis = axis ? axis->integer : -1;
-    if (softmax_axis != -1 && softmax_axis < 2) return;
+    if (softmax_axis != -1 && softmax_axis < 2) return false;
     std::vector<size_t> gone = {softmax};
     const std::string probabilities = guarded(node.outputs[0], gone);
     const auto last = inner_reader(probabilities, "MatMul");
-    if (!last || nodes_[*last].inputs.size() != 2 || nodes_[*last].inputs[0] != probabilities) return;
+    if (!last || nodes_[*last].inputs.size() != 2 || nodes_[*last].inputs[0] != probabilities) return false;
     // Before the softmax: perhaps a summand, perhaps factors, and the product.
     std::string scores = node.inputs[0], summand;
     double factor = 1;
@@ -139,7 +139,7 @@ class Fuser {
     } else {
       product = inner(behind_factors(scores, factor, gone), "MatMul");
     }
-    if (!product || nodes_[*product].inputs.size() != 2) return;
+    if (!product || nodes_[*product].inputs.size() != 2) return false;
     gone.push_back(*product);
     // Factors of the operands belong to the product as well.
     const std::string query = behind_factors(nodes_[*product].inputs[0], factor, gone);
@@ -157,6 +157,25 @@ class Fuser {
     made.attributes.push_back(std::move(along));
     nodes_[*last] = std::move(made);
     dropped_.insert(gone.begin(), gone.end());
+    return true;
+  }
+
+  /// A softmax behind which a Where chooses.
+  void find_choice(size_t softmax) {
+    if (nodes_[softmax].outputs.size() != 1 || !chosen(nodes_[softmax].outputs[0], 0)) return;
+    if (!nodes_[softmax].find("axis") && version_ < 13) return;
+    nodes_[softmax].domain = "ramet";
+  }
+  /// Whether a Where reads a value, perhaps behind casts.
+  bool chosen(const std::string& value, int depth) const {
+    const auto found = readers_.find(value);
+    if (found == readers_.end() || depth > 3) return false;
+    return std::any_of(found->second.begin(), found->second.end(), [&](size_t reader) {
+      if (is(reader, "Where")) return true;
+      const bool same = is(reader, "Cast") || is(reader, "CastLike") || is(reader, "Identity");
+      return same && nodes_[reader].inputs[0] == value && !nodes_[reader].outputs.empty() &&
+             chosen(nodes_[reader].outputs[0], depth + 1);
+    });
   }
 
   int64_t version_;

@@ -6,6 +6,7 @@
 
 #include "ramet/base/error_types.h"
 #include "ramet/base/file.h"
+#include "ramet/front/fuse_graph.h"
 #include "ramet/front/model_support.h"
 #include "ramet/front/onnx_import.h"
 #include "ramet/front/onnx_support.h"
@@ -68,6 +69,8 @@ class OnnxModelImport {
       model_.forward = model_.evaluate;
       model_.forward.set_name("forward");
     }
+    // Files of Ramet's own have the ops of the model that was written, and so its bits.
+    if (file_.producer != "ramet") fuse();
     for (StateTensor& state : states_)
       (state.kind == StateKind::kWeight ? model_.weights : model_.states).push_back(std::move(state));
     give_axes(model_);
@@ -78,6 +81,12 @@ class OnnxModelImport {
   }
 
  private:
+  void fuse() {
+    model_.forward = fuse_graph(model_.forward);
+    model_.evaluate = fuse_graph(model_.evaluate);
+    for (NamedGraph& program : model_.programs) program.graph = fuse_for_prediction(program.graph);
+  }
+
   [[noreturn]] void refuse(const std::string& what, const std::string& found = "", const std::string& expected = "",
                            const std::string& remedy = "") const {
     throw UnsupportedOp({.what = what, .where = where_, .found = found, .expected = expected, .remedy = remedy});

@@ -6,6 +6,7 @@
 
 #include "ramet/base/error_types.h"
 #include "ramet/base/file.h"
+#include "ramet/front/fuse_graph.h"
 #include "ramet/front/onnx_tensor.h"
 
 namespace ramet::front {
@@ -70,6 +71,7 @@ class Attempt {
       }
       made_.outputs.push_back(std::move(made));
     }
+    if (model_.producer != "ramet") made_.graph = fuse_graph(made_.graph);
     return std::move(made_);
   }
 

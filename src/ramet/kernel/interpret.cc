@@ -1,5 +1,6 @@
 #include "ramet/kernel/interpret.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 
@@ -105,6 +106,68 @@ std::vector<HostTensor> interpret_node(const NodeSignature& node, const Backend&
   run_node(node, backend, kernel, in, out, team);
   std::vector<HostTensor> results;
   for (size_t i = 0; i < node.outputs.size(); ++i) results.push_back(copy_out(node.outputs[i], out[i]));
+  return results;
+}
+
+namespace {
+
+TensorType in_double(const TensorType& type) {
+  return is_floating(type.dtype) ? TensorType{DType::kF64, type.shape} : type;
+}
+
+HostTensor converted(const HostTensor& from, const TensorType& type) {
+  if (from.type == type) return from;
+  HostTensor made(type);
+  for (int64_t i = 0; i < made.elements(); ++i) made.set(i, from.get(i));
+  return made;
+}
+
+/// Whether a node only rounds floating values.
+bool only_rounds(const NodeSignature& node) {
+  const std::string& op = node.op->name;
+  return node.inputs.size() == 1 && node.outputs.size() == 1 && is_floating(node.inputs[0].dtype) &&
+         is_floating(node.outputs[0].dtype) && (op == "cast" || op.starts_with("round_"));
+}
+
+std::vector<HostTensor> node_in_double(const NodeSignature& node, const std::vector<HostTensor>& inputs, bool& exact) {
+  if (only_rounds(node)) return {inputs[0]};
+  const bool floats = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                  [](const TensorType& type) { return is_floating(type.dtype); });
+  if (floats) {
+    NodeSignature wide = node;
+    for (TensorType& type : wide.inputs) type = in_double(type);
+    for (TensorType& type : wide.outputs) type = in_double(type);
+    try {
+      for (const KernelEntry& entry : reference_backend().entries(node.op->name))
+        if (!entry.refuse || entry.refuse(wide).empty()) return interpret_node(wide, reference_backend(), inputs);
+    } catch (const Error&) {  // an op that keeps a state in f32 alone
+    }
+    exact = false;
+  }
+  // Constants, and nodes that only the fast kernels compute.
+  std::vector<HostTensor> given;
+  for (size_t i = 0; i < inputs.size(); ++i) given.push_back(converted(inputs[i], node.inputs[i]));
+  std::vector<HostTensor> made = interpret_node(node, cpu_backend(), given);
+  for (HostTensor& each : made) each = converted(each, in_double(each.type));
+  return made;
+}
+
+}  // namespace
+
+std::vector<HostTensor> interpret_in_double(const Graph& graph, const std::map<std::string, HostTensor>& feeds,
+                                            bool& exact) {
+  std::vector<HostTensor> values(graph.values().size());
+  for (const GraphInput& input : graph.inputs())
+    values[static_cast<size_t>(input.value)] = feeds.at(graph.value(input.value).name);
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    const Node& node = graph.node(id);
+    std::vector<HostTensor> inputs;
+    for (const ValueId input : node.inputs) inputs.push_back(values[static_cast<size_t>(input)]);
+    std::vector<HostTensor> made = node_in_double(graph.signature(id), inputs, exact);
+    for (size_t i = 0; i < made.size(); ++i) values[static_cast<size_t>(node.outputs[i])] = std::move(made[i]);
+  }
+  std::vector<HostTensor> results;
+  for (const GraphOutput& output : graph.outputs()) results.push_back(values[static_cast<size_t>(output.value)]);
   return results;
 }
 

@@ -21,4 +21,10 @@ std::vector<HostTensor> interpret_node(const NodeSignature& node, const Backend&
                                        const std::vector<HostTensor>& inputs, int threads = 1,
                                        const std::string& kernel = "");
 
+/// The graph's function in exact arithmetic, as far as double is: floating values are f64 between the reference
+/// kernels, and roundings to other types are left out. For finite differences. `feeds` holds f64 in place of floating
+/// types. `exact` becomes false where a node has no reference kernel; that node runs with its own types.
+std::vector<HostTensor> interpret_in_double(const Graph& graph, const std::map<std::string, HostTensor>& feeds,
+                                            bool& exact);
+
 }  // namespace ramet::kernel

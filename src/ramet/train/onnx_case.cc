@@ -107,6 +107,11 @@ std::string run_set(const fs::path& set, const OnnxModel& model, const fs::path&
         !differs.empty())
       return "output '" + graph.outputs[i].name + "': " + differs;
   }
+  if (run.gradients && !verdict.gradient) {
+    std::map<std::string, HostTensor> inputs;
+    for (const auto& [name, from] : program.inputs) inputs[name] = fed(program, feeds, name);
+    verdict.gradient = check_gradient(program.graph, inputs);
+  }
   return "";
 }
 

@@ -3,10 +3,12 @@
 #include "ramet/base/house.h"
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ramet/front/onnx_program.h"
+#include "ramet/train/onnx_gradient.h"
 
 namespace ramet::train {
 
@@ -14,6 +16,7 @@ namespace ramet::train {
 struct OnnxRun {
   int threads = 1;
   bool interpret = false;  ///< node by node, without the compiler
+  bool gradients = false;  ///< of tests that pass: compare the gradient with finite differences
 };
 /// The outputs of a model for feeds.
 std::vector<OnnxFeed> run_onnx(const OnnxProgram& program, const OnnxFeeds& feeds, const OnnxRun& run);
@@ -22,8 +25,9 @@ std::vector<OnnxFeed> run_onnx(const OnnxProgram& program, const OnnxFeeds& feed
 struct OnnxVerdict {
   enum class Kind : uint8_t { kPassed, kFailed, kRefused };
   Kind kind = Kind::kPassed;
-  std::string message{};                ///< why not
-  std::set<std::string> specialized{};  ///< inputs that had to be constants
+  std::string message{};                    ///< why not
+  std::set<std::string> specialized{};      ///< inputs that had to be constants
+  std::optional<GradientCheck> gradient{};  ///< of a test that passed, where it was asked for: the first data set's
 };
 /// "passed", "failed", "refused"
 std::string_view name_of(OnnxVerdict::Kind kind);

@@ -53,11 +53,15 @@ std::vector<double> read_all(const ReferenceOperands& operands, int input) {
 
 double at(const std::vector<double>& values, int64_t index) { return values[static_cast<size_t>(index)]; }
 
-/// Chunk sums meet in f32: that is where other devices' sums would come in, and what a bias is added to.
-float combined(const std::vector<double>& sums) {
-  return tree_combine<float>(
-      0, static_cast<int64_t>(sums.size()), [&](int64_t chunk) { return static_cast<float>(at(sums, chunk)); },
-      [](float a, float b) { return a + b; });
+/// Chunk sums meet in f32: that is where other devices' sums would come in, and what a bias is added to. In f64
+/// (kernel/interpret.h, interpret_in_double) nothing is rounded.
+double combined(const std::vector<double>& sums, DType result) {
+  const auto of = [&]<typename T>(T) {
+    return tree_combine<T>(
+        0, static_cast<int64_t>(sums.size()), [&](int64_t chunk) { return static_cast<T>(at(sums, chunk)); },
+        [](T a, T b) { return a + b; });
+  };
+  return result == DType::kF64 ? of(double()) : static_cast<double>(of(float()));
 }
 
 void run_forward(const ReferenceOperands& operands) {
@@ -77,7 +81,8 @@ void run_forward(const ReferenceOperands& operands) {
             sums[static_cast<size_t>(c / run)] +=
                 at(input, places.input(n, first + c, x)) * at(filter, places.filter(o, c, tap));
         }
-        operands.set(0, places.output(n, o, y), combined(sums) + (form.has_bias ? operands.get(2, o) : 0));
+        operands.set(0, places.output(n, o, y),
+                     combined(sums, form.result.dtype) + (form.has_bias ? operands.get(2, o) : 0));
       }
 }
 
@@ -102,7 +107,9 @@ void run_transposed(const ReferenceOperands& operands) {
     for (int64_t c = 0; c < form.channels; ++c)
       for (int64_t x = 0; x < form.input_positions(); ++x) {
         const int64_t to = places.input(n, c, x);
-        operands.set(0, to, combined(sums[static_cast<size_t>(to)]) + (form.has_bias ? operands.get(2, c) : 0));
+        operands.set(
+            0, to,
+            combined(sums[static_cast<size_t>(to)], form.result.dtype) + (form.has_bias ? operands.get(2, c) : 0));
       }
 }
 
