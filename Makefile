@@ -22,7 +22,7 @@ demo: setup ## BERT learns real English, before your eyes
 	$(call compile,release,--target ramet_cli)
 	scripts/demo.sh
 
-sparse: setup ## what static and dynamic sparse models learn, beside a dense one: about an hour
+sparse: setup ## what static and dynamic sparse models learn, beside a dense one: about two hours
 	$(call compile,release,--target ramet_cli)
 	python3 bench/sparse.py
 

@@ -2,7 +2,7 @@
 the same text. Prints the held-out loss of every run, the orderings that are expected with a test of significance each, and
 writes pictures.
 
-    python bench/sparse.py                                    # GPT-2 (the gate), three seeds: about an hour on two cores
+    python bench/sparse.py                                    # GPT-2 (the gate), three seeds: about two hours on two free cores
     python bench/sparse.py --model bert                       # the same with masked words
     python bench/sparse.py --steps 40 --seeds 1 --batches 2   # a trial
     until python bench/sparse.py --seconds 300; do sleep 1; done   # in pieces
