@@ -34,8 +34,8 @@ RAMET_FUZZ_SEEDS(onnx) {
   onnx::Graph calls{
       .nodes = {node("F", {"x"}, {"y"}, {}, "local")}, .inputs = {value("x", 1, {2})}, .outputs = {value("y", 1, {2})}};
   onnx::Graph own{
-      .nodes = {node("f", {"x", "w"}, {"h"}, {text("ramet", "neighbor_dot {heads=2}")}, "ai.ramet"),
-                node("g", {"x"}, {"y"}, {text("ramet", "resample {method=\"cubic\", sizes=[4]}")}, "ai.ramet")},
+      .nodes = {node("f", {"x", "w"}, {"h"}, {onnx::text("ramet", "neighbor_dot {heads=2}")}, "ai.ramet"),
+                node("g", {"x"}, {"y"}, {onnx::text("ramet", "resample {method=\"cubic\", sizes=[4]}")}, "ai.ramet")},
       .initializers = {floats("w", {1, 2, 2}, {1, 2, 3, 4})},
       .inputs = {value("x", 1, {1, 2, 2})},
       .outputs = {value("y", 1, {1, 2, 4})}};
