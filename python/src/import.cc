@@ -1,4 +1,5 @@
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
 
 #include <cstring>
 
@@ -133,14 +134,16 @@ void bind_import(nb::module_& m) {
   m.def(
       "save_onnx",
       [](const ramet::Model& model, const std::filesystem::path& path, const std::string& program, int64_t opset,
-         bool external_data, const std::filesystem::path& weights) {
+         bool external_data, const std::optional<std::filesystem::path>& weights) {
         const nb::gil_scoped_release released;
-        ramet::save_onnx(
-            model, path.string(),
-            {.program = program, .opset = opset, .external_data = external_data, .weights = weights.string()});
+        ramet::save_onnx(model, path.string(),
+                         {.program = program,
+                          .opset = opset,
+                          .external_data = external_data,
+                          .weights = weights ? weights->string() : ""});
       },
       "model"_a, "path"_a, nb::kw_only(), "program"_a = "", "opset"_a = int64_t(20), "external_data"_a = false,
-      "weights"_a = std::filesystem::path(),
+      "weights"_a = nb::none(),
       "Writes a model as an ONNX file. `weights` is a file of Training.save_weights; without it the file has the "
       "numbers that the model holds.");
   m.def("torch_operators", &ramet::torch_operators, "The ATen operators that Ramet takes, such as \"aten.conv2d\".");
