@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from ramet.errors import UnsupportedOp
 
+from . import _ctc
 from ._places import is_users, text_of
 
 # Methods that turn a tensor's values into Python's.
@@ -55,7 +56,8 @@ class Traps(TorchFunctionMode):
         if function is torch.Tensor.backward or function is torch.autograd.grad:
             raise UnsupportedOp("gradients inside of the forward pass", where=place_now(), found=resolve_name(function),
                                 remedy="Ramet differentiates the loss once. Remove the inner gradient")
-        return self.call(function, arguments, keywords)
+        loss = _ctc.traced(function, arguments, keywords)
+        return self.call(function, arguments, keywords) if loss is None else loss
 
     def read(self, function, arguments, keywords):
         place = place_now()

@@ -10,7 +10,7 @@ from torch.fx.proxy import TracerBase
 
 from ramet.errors import Error, ShapeError, UnsupportedOp
 
-from . import _capture, _loops, _marks
+from . import _capture, _ctc, _loops, _marks
 from ._known import Known, changing_buffers
 from ._places import frames_of_forward, place_in, place_of, place_of_error
 from ._structure import InputTree, OutputTree
@@ -229,6 +229,7 @@ def _traced(module, inputs, arguments, known, training, loss, items, select):
             exported = exported.run_decompositions({})
         except Exception as error:
             raise _reworded(error, module) from error
+    _ctc.restore(exported)
     _take_own_names(exported)
     user = list(exported.graph_signature.user_inputs)
     return Traced(exported, user, list(select) if select is not None else names, tree, known is not None)
