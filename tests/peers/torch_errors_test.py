@@ -114,6 +114,11 @@ def written(self, x):
     return h
 
 
+def packs(self, x):
+    packed = nn.utils.rnn.pack_padded_sequence((x * self.w)[:, :, None], (x > 0).sum(1), True, enforce_sorted=False)
+    return nn.LSTM(1, 1, batch_first=True)(packed)[1][0]
+
+
 def fails(self, x):
     return x.reshape(7) * self.w
 
@@ -170,6 +175,7 @@ CASES = {
     "tolist": lambda: compile_rows(listed),
     "choosing elements": lambda: compile_rows(chosen),
     "unique": lambda: compile_rows(unique),
+    "a packed sequence": lambda: compile_rows(packs),
     "random of Python": lambda: compile_rows(drawn),
     "random of NumPy": lambda: compile_rows(drawn_by_numpy),
     "a hook on a tensor": lambda: compile_rows(hooked),
@@ -258,6 +264,11 @@ TEXTS = {
         'torch_errors_test.py:N in chosen: results whose size or value is known only when the program runs; '
         'found aten.index (1x; torch_errors_test.py:N in chosen). Keep fixed sizes: use a mask and torch.where instead of choosing '
         'elements. What is the same in every step, such as the edges of a fixed graph, may be a buffer of the module: its values are known'),
+    "a packed sequence": (
+        ramet.UnsupportedOp,
+        "torch_errors_test.py:N in packs: a packed sequence, whose sizes depend on the lengths; found zeros(): argument "
+        "'size' failed to unpack the object at pos 2 with error \"type must be tuple of ints,but got FakeTensor\". Give the "
+        "recurrent layer the padded batch, and mask what stands behind the lengths"),
     "unique": (
         ramet.UnsupportedOp,
         'torch_errors_test.py:N in unique: results whose size or value is known only when the program runs; '

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import inspect
+import traceback
 
 import torch
 from torch import nn
@@ -260,6 +261,7 @@ def _keep_lines_of_regions(exported):
             graph.forward = torch.fx.Interpreter(graph).run
 
 
+RECURRENT = ("torch/nn/modules/rnn.py", "torch/nn/utils/rnn.py")  # which read values of packed sequences alone
 DEPENDS_ON_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException")
 
 
@@ -268,7 +270,12 @@ def _reworded(error, module):
     text = str(error).strip().split("\n\n")[0].split("\n")[0]
     place = place_in(str(error)) or place_of_error(error) or type(module).__name__
     kind = type(error).__name__
-    if kind in DEPENDS_ON_DATA or "data-dependent" in str(error) or "unbacked" in str(error):
+    wants_number = "FakeTensor" in text  # PyTorch's code reads a value that the trace does not have
+    frames = traceback.extract_tb(error.__traceback__)
+    if wants_number and any(frame.filename.endswith(RECURRENT) for frame in frames):
+        return UnsupportedOp("a packed sequence, whose sizes depend on the lengths", where=place, found=text,
+                             remedy="Give the recurrent layer the padded batch, and mask what stands behind the lengths")
+    if kind in DEPENDS_ON_DATA or wants_number or "data-dependent" in str(error) or "unbacked" in str(error):
         return UnsupportedOp("the forward pass depends on the value of a tensor", where=place, found=text,
                              remedy="A compiled program computes the same operations in every step. Use torch.where, or "
                                     "decide by a number that is known before the first step")
