@@ -132,10 +132,7 @@ class MoleculeTable {
  private:
   void add(size_t row, Molecule molecule) {
     for (const size_t column : targets_) y_.push_back(number(row, column));
-    if (label_ >= 0) {
-      const std::string& cell = table_.rows[row][static_cast<size_t>(label_)];
-      labels_.push_back(cell.empty() ? "" : cell);
-    }
+    if (label_ >= 0) labels_.push_back(table_.rows[row][static_cast<size_t>(label_)]);
     rows_.push_back(row);
     molecules_.push_back(std::move(molecule));
   }

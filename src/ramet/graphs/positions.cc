@@ -11,9 +11,9 @@
 namespace ramet::graphs {
 namespace {
 
-/// A dense square matrix of a graph's nodes. The time of what follows grows with the cube of their number.
-constexpr int64_t kMostNodes = 1000;
+constexpr int64_t kMostNodes = 1000;  ///< the time of what follows grows with the cube of their number
 
+/// A dense square matrix of a graph's nodes.
 struct Square {
   explicit Square(int64_t size) : size(size), values(static_cast<size_t>(size * size)) {}
   double& at(int64_t row, int64_t column) { return values[static_cast<size_t>(row * size + column)]; }
@@ -96,19 +96,10 @@ void for_graphs(const GraphTables& tables, const NodeTable& nodes, const char* n
   }
 }
 
-const EdgeTable& edges_of_one_type(GraphTables& tables, const std::string& key) {
-  const EdgeTable& edges = tables.edges_of(key);
-  if (edges.type.source != edges.type.target)
-    throw Error({.what = "positions need edges between nodes of one type",
-                 .where = edges.type.key(),
-                 .found = edges.type.source + " and " + edges.type.target});
-  return edges;
-}
-
 }  // namespace
 
 void add_laplacian(GraphTables& tables, const std::string& key, int64_t count) {
-  const EdgeTable& edges = edges_of_one_type(tables, key);
+  const EdgeTable& edges = edges_within(tables, key);
   const NodeTable& nodes = tables.nodes_of(edges.type.target);
   std::vector<float> values(static_cast<size_t>(nodes.ptr.back() * count));
   for_graphs(tables, nodes, "laplacian", [&](size_t graph, int64_t first, int64_t size) {
@@ -135,7 +126,7 @@ void add_laplacian(GraphTables& tables, const std::string& key, int64_t count) {
 }
 
 void add_returns(GraphTables& tables, const std::string& key, int64_t steps) {
-  const EdgeTable& edges = edges_of_one_type(tables, key);
+  const EdgeTable& edges = edges_within(tables, key);
   const NodeTable& nodes = tables.nodes_of(edges.type.target);
   std::vector<float> values(static_cast<size_t>(nodes.ptr.back() * steps));
   for_graphs(tables, nodes, "returns", [&](size_t graph, int64_t first, int64_t size) {

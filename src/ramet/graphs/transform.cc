@@ -25,15 +25,6 @@ struct NewEdge {
   int64_t from;
 };
 
-EdgeTable& edges_within(GraphTables& tables, const std::string& key) {
-  EdgeTable& edges = tables.edges_of(key);
-  if (edges.type.source != edges.type.target)
-    throw Error({.what = "the transform needs edges between nodes of one type",
-                 .where = edges.type.key(),
-                 .found = edges.type.source + " and " + edges.type.target});
-  return edges;
-}
-
 bool belongs(const Field& field, const EdgeTable& edges) {
   return field.per == Per::kEdge && field.of == edges.type.key();
 }
@@ -105,6 +96,15 @@ void one_graph(const GraphTables& tables, const EdgeTable& edges) {
 Field part_field(const EdgeTable& edges) { return {.name = "part", .of = edges.type.target, .dtype = DType::kI32}; }
 
 }  // namespace
+
+EdgeTable& edges_within(GraphTables& tables, const std::string& key) {
+  EdgeTable& edges = tables.edges_of(key);
+  if (edges.type.source != edges.type.target)
+    throw Error({.what = "the transform needs edges between nodes of one type",
+                 .where = edges.type.key(),
+                 .found = edges.type.source + " and " + edges.type.target});
+  return edges;
+}
 
 void remove_self_loops(GraphTables& tables, const std::string& key) {
   EdgeTable& edges = edges_within(tables, key);

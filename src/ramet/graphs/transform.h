@@ -14,6 +14,9 @@ namespace ramet::graphs {
 // Changes of a graph set under construction. All work on each graph alone, on any number of graphs. `edges` is the key
 // of a type of edges between nodes of one type; Error otherwise.
 
+/// The edges of that key. Throws Error where they go between nodes of two types.
+EdgeTable& edges_within(GraphTables& tables, const std::string& key);
+
 void remove_self_loops(GraphTables& tables, const std::string& edges);
 /// Keeps the first of the edges that have one source and one target.
 void remove_duplicates(GraphTables& tables, const std::string& edges);
