@@ -1,0 +1,58 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ramet/device/cuda/cuda_kernel.h"
+#include "ramet/kernel/kernel.h"
+
+namespace ramet::kernel::cuda {
+
+// One function a family of ops; each adds the card's kernels of its file. What they refuse runs on the host.
+void add_cuda_map(Backend& backend);
+void add_cuda_rows(Backend& backend);
+void add_cuda_reduce(Backend& backend);
+void add_cuda_loss(Backend& backend);
+void add_cuda_update(Backend& backend);
+void add_cuda_gather(Backend& backend);
+void add_cuda_shape(Backend& backend);
+void add_cuda_random(Backend& backend);
+void add_cuda_product(Backend& backend);
+void add_cuda_attention(Backend& backend);
+
+/// Device code of this folder's `device/`, by file name: "rows.cu". An internal error where there is no such file.
+std::string_view device_text(std::string_view file);
+/// A source that is such a file.
+CudaSource device_source(const std::string& file, std::vector<std::string> definitions = {});
+
+/// A kernel that is one function of its stream and operands.
+class FunctionKernel : public CudaKernel {
+ public:
+  using Function = std::function<void(CudaStream&, const KernelOperands&)>;
+  explicit FunctionKernel(Function function) : function_(std::move(function)) {}
+  void launch(CudaStream& stream, const KernelOperands& operands) const override { function_(stream, operands); }
+
+ private:
+  Function function_;
+};
+
+/// What `add_card` needs of a kernel, as KernelEntry has it. `make` loads functions (load_cuda_function); the others
+/// are asked without a card too.
+struct CardKernel {
+  std::string op;
+  std::function<std::string(const NodeSignature& node)> refuse;  ///< why the card does not take the node; "": it does
+  std::function<std::unique_ptr<CudaKernel>(const NodeSignature& node)> make;
+  std::function<int64_t(const NodeSignature& node)> scratch{};
+  std::vector<std::pair<int, int>> aliases{};  ///< pairs that may share bytes when shape and element size are the same
+  bool any_type = false;
+};
+void add_card(Backend& backend, CardKernel kernel);
+
+/// Blocks of `threads` for `count` pieces of work in a loop over the grid (kernel.cuh): enough to fill a card, no more.
+CudaGrid grid_for(int64_t count, int threads = 256);
+
+}  // namespace ramet::kernel::cuda
