@@ -30,11 +30,11 @@ if(METIS_FOUND)
   list(APPEND RAMET_PARTS ramet_metis)
 endif()
 
-add_library(ramet_objects OBJECT ${RAMET_SOURCES} ${RAMET_MACHINE_PRESETS})
+add_library(ramet_objects OBJECT ${RAMET_SOURCES} ${RAMET_MACHINE_PRESETS} ${RAMET_CUDA_DEVICE_FILES})
 set_target_properties(ramet_objects PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                       VISIBILITY_INLINES_HIDDEN ON)
 target_include_directories(ramet_objects PRIVATE include src)
-target_link_libraries(ramet_objects PRIVATE ${RAMET_HEADERS} ${RAMET_PARTS})
+target_link_libraries(ramet_objects PRIVATE ${RAMET_HEADERS} ${RAMET_PARTS} ${CMAKE_DL_LIBS})
 if(RAMET_VERIFY)
   # Of the files that read it alone: ccache has the others for builds with and without it.
   set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/ramet/program/compile.cc ${PROJECT_SOURCE_DIR}/src/ramet/program/pass_log.cc

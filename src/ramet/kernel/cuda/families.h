@@ -23,6 +23,8 @@ void add_cuda_shape(Backend& backend);
 void add_cuda_random(Backend& backend);
 void add_cuda_product(Backend& backend);
 void add_cuda_attention(Backend& backend);
+/// Last: every kernel of the class on the host, with its operands copied there and back.
+void add_host_kernels(Backend& backend);
 
 /// Device code of this folder's `device/`, by file name: "rows.cu". An internal error where there is no such file.
 std::string_view device_text(std::string_view file);
@@ -48,6 +50,7 @@ struct CardKernel {
   std::function<std::unique_ptr<CudaKernel>(const NodeSignature& node)> make;
   std::function<int64_t(const NodeSignature& node)> scratch{};
   std::vector<std::pair<int, int>> aliases{};  ///< pairs that may share bytes when shape and element size are the same
+  std::function<std::vector<std::pair<int, int>>(const NodeSignature& node)> may_alias{};  ///< instead of `aliases`
   bool any_type = false;
 };
 void add_card(Backend& backend, CardKernel kernel);

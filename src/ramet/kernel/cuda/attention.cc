@@ -1,0 +1,7 @@
+#include "ramet/kernel/cuda/families.h"
+
+namespace ramet::kernel::cuda {
+
+void add_cuda_attention(Backend&) {}
+
+}  // namespace ramet::kernel::cuda
