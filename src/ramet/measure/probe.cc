@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "ramet/base/cache_folder.h"
 #include "ramet/base/clock.h"
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
@@ -77,20 +77,13 @@ std::string files_source(const std::filesystem::path& folder) {
 
 std::filesystem::path cache_file(const std::string& cpu, const Backend& backend, int threads, int devices,
                                  bool between_processes) {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  std::filesystem::path folder;
-  if (cache && *cache)
-    folder = cache;
-  else if (home && *home)
-    folder = std::filesystem::path(home) / ".cache";
-  else
-    return {};
+  const std::filesystem::path folder = cache_folder();
+  if (folder.empty()) return {};
   const std::string name = hash_text(cpu + "\n" + backend.kernel_class() + "\n" + std::to_string(threads) + "\n" +
                                      std::to_string(devices) + (between_processes ? "\nranks" : ""))
                                .hex()
                                .substr(0, 16);
-  return folder / "ramet" / ("machine-" + name + ".toml");
+  return folder / ("machine-" + name + ".toml");
 }
 
 /// Measures messages and meetings of so many devices, which are threads, and notes them as the machine's only links.

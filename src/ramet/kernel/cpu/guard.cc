@@ -1,6 +1,5 @@
 #include "ramet/kernel/cpu/guard.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -8,6 +7,7 @@
 #include <sstream>
 #include <vector>
 
+#include "ramet/base/cache_folder.h"
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/hash.h"
@@ -184,12 +184,6 @@ Verdicts parse(std::istream& text) {
     verdicts[type + " " + implementation] = fault == "equal" ? "" : fault;
   }
   return verdicts;
-}
-
-std::filesystem::path cache_folder() {
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) return std::filesystem::path(xdg) / "ramet";
-  if (const char* home = std::getenv("HOME"); home && *home) return std::filesystem::path(home) / ".cache" / "ramet";
-  return {};
 }
 
 /// Verdicts from the cache, or proven now and stored there. The first line of the file must name exactly the processor
