@@ -94,6 +94,11 @@ void Device::check_range(const void* data, int64_t bytes, const char* method) co
               ErrorKind::kFailure);
 }
 
+bool Device::is_device(const void* data, int64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  return find(data, bytes, Memory::kDevice) != nullptr;
+}
+
 bool Device::is_pinned(const void* data, int64_t bytes) const {
   const std::lock_guard lock(mutex_);
   return find(data, bytes, Memory::kPinned) != nullptr;

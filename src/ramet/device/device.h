@@ -80,9 +80,10 @@ struct KernelOperands {
 /// Work in order. A method that gives work may return before the work is done or when it is done; each device decides.
 ///
 /// Errors: arguments that cannot be right (a range outside the device's memory) throw Error at the call. When work
-/// fails later, the queue drops the work behind it. The next wait for it, or for work behind it, throws the same
-/// exception, and a queue that waits for it by an event fails in the same way. After the wait that threw, the queue
-/// works again, unless the device itself is lost.
+/// fails later, the queue drops the work behind it, or does it with what the failed work left (a GPU's kernels cannot
+/// stop what stands behind them). The next wait for it, or for work behind it, throws the same exception, and a queue
+/// that waits for it by an event fails in the same way. After the wait that threw, the queue works again, unless the
+/// device itself is lost.
 class Queue {
  public:
   virtual ~Queue() = default;
@@ -167,6 +168,8 @@ class Device {
 
   /// Throws Error when [data, data + bytes) is not within one block of device memory; `method` is named in it.
   void check_range(const void* data, int64_t bytes, const char* method) const;
+  /// Whether [data, data + bytes) is within one block of device memory.
+  bool is_device(const void* data, int64_t bytes) const;
   /// Whether [data, data + bytes) is within one block of pinned memory.
   bool is_pinned(const void* data, int64_t bytes) const;
 

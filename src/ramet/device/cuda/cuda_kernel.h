@@ -65,8 +65,9 @@ class CudaStream {
   /// Waits for the stream; then `to` (`from`) is host memory. Only for kernels that run on the host.
   virtual void copy_out_now(void* to, const void* from, int64_t bytes) = 0;
   virtual void copy_in_now(void* to, const void* from, int64_t bytes) = 0;
-  /// The host's threads, for kernels that run there.
+  /// The host's threads, for kernels that run there, and pinned memory that such a kernel has until it returns.
   virtual ThreadTeam& team() = 0;
+  virtual std::byte* host_room(int64_t bytes) = 0;
   /// Where kernels report faults, and the number under which `kernel` does.
   virtual CudaFault* faults() = 0;
   virtual unsigned number_of(const CudaKernel& kernel) = 0;
