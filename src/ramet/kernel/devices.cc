@@ -5,8 +5,10 @@
 
 #include "ramet/base/error.h"
 #include "ramet/device/cpu_device.h"
+#include "ramet/device/cuda/cuda_device.h"
 #include "ramet/device/host_memory.h"
 #include "ramet/device/loopback_device.h"
+#include "ramet/kernel/cuda/cuda.h"
 #include "ramet/kernel/hopper/hopper.h"
 
 namespace ramet::kernel {
@@ -16,6 +18,8 @@ constexpr std::string_view kDefault = "cpu";
 
 constexpr DeviceEntry kDevices[] = {
     {"cpu", "the processors of this machine", &cpu_backend, &make_cpu_device, &available_memory},
+    {"cuda", "an NVIDIA GPU of class sm_90 (H100, H200), with its driver", &cuda_backend, &make_cuda_device,
+     &available_cuda_memory},
     {"hopper-host", "the same processors, computing the bits of an NVIDIA GPU of class sm_90", &hopper_backend,
      &make_cpu_device, &available_memory},
     {"loopback", "the same processors behind the manners of an accelerator, for tests", &cpu_backend,

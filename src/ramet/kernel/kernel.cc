@@ -23,8 +23,16 @@ bool is_rare(DType dtype) {
          dtype == DType::kU64;
 }
 
-/// RAMET_KERNELS=NAME allows only kernels of that name (the reference always remains).
+/// RAMET_KERNELS=NAME allows only kernels of that name (the reference always remains). "host" are all that run on the
+/// host for a device, "host:NAME".
 const char* forced_kernel() { return std::getenv("RAMET_KERNELS"); }
+
+bool is_allowed(std::string_view name, std::string_view forced) {
+  constexpr std::string_view kHost = "host:";
+  const bool host = name.starts_with(kHost);
+  const std::string_view plain = host ? name.substr(kHost.size()) : name;
+  return name == forced || plain == forced || plain == "reference" || (host && forced == "host");
+}
 
 }  // namespace
 
@@ -53,7 +61,7 @@ const KernelEntry& Backend::select(const NodeSignature& node, const std::string&
     std::string reason;
     if (!name.empty() && entry.name != name)
       reason = "another kernel was asked for";
-    else if (forced && entry.name != forced && entry.name != "reference")
+    else if (forced && !is_allowed(entry.name, forced))
       reason = "RAMET_KERNELS forbids it";
     else if (entry.refuse)
       reason = entry.refuse(node);

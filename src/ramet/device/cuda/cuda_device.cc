@@ -74,7 +74,10 @@ CudaDevice::CudaDevice(int threads) : team_(threads), shared_(std::make_shared<C
   shared_->pinned_slots = make_slots(Memory::kPinned);
 }
 
-CudaDevice::~CudaDevice() { cuda_driver().stream_destroy.attempt(stream_); }
+CudaDevice::~CudaDevice() {
+  cuda_driver().ctx_set_current.attempt(cuda_card().context);
+  cuda_driver().stream_destroy.attempt(stream_);
+}
 
 std::unique_ptr<Queue> CudaDevice::make_queue() { return std::make_unique<CudaQueue>(*this); }
 

@@ -261,6 +261,7 @@ void CudaQueue::begin_capture() {
   refuse_in_capture("begin_capture");
   cuda_card().make_current();
   auto program = std::make_unique<CudaProgram>(std::make_shared<FaultBox>(device_.shared()->device_slots, stream_));
+  cuda_driver().stream_synchronize(stream_);  // other queues may replay it
   cuda_driver().stream_begin_capture(stream_, kCuCaptureRelaxed);
   program_ = std::move(program);
 }

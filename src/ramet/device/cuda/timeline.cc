@@ -48,7 +48,7 @@ uint64_t CudaTimeline::mark() {
   if (!is_new_ && marked_ > 0) return marked_;
   const CudaDriver& driver = cuda_driver();
   for (const auto& box : reporting_) {
-    auto look = std::make_unique<FaultLook>(box, shared_->pinned_slots);
+    std::unique_ptr<FaultLook> look(new FaultLook{box, Slot(shared_->pinned_slots)});
     driver.memcpy_dtoh_async(look->seen.data(), box->address(), sizeof(CudaFault), stream_);
     next_.looks.push_back(std::move(look));
   }
