@@ -303,8 +303,8 @@ TEST(Presets, GiveTheSourceOfEveryFigure) {
   std::vector<std::string> names;
   for (const MachinePreset& preset : machine_presets()) names.emplace_back(preset.name);
   EXPECT_EQ(names, (std::vector<std::string>{"bow-2000", "bow-pod128", "bow-pod16", "bow-pod256", "bow-pod64",
-                                             "dgx-a100", "dgx-h100", "h200-x8", "h200", "ipu-m2000", "ipu-pod128",
-                                             "ipu-pod16", "ipu-pod256", "ipu-pod64"}));
+                                             "dgx-a100", "dgx-h100", "h100", "h200-x8", "h200", "ipu-m2000",
+                                             "ipu-pod128", "ipu-pod16", "ipu-pod256", "ipu-pod64"}));
   for (const MachinePreset& preset : machine_presets()) {
     SCOPED_TRACE(preset.name);
     const Machine machine = load_machine(preset.name);

@@ -91,7 +91,7 @@ TEST(Layouts, AnUnknownKindOfDeviceIsNamed) {
     FAIL() << "a device that there is not";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "device: there is no kind of device of this name; found 'abacus'; expected one of cpu, hopper-host, "
+                 "device: there is no kind of device of this name; found 'abacus'; expected one of cpu, cuda, hopper-host, "
                  "loopback");
   }
 }

@@ -15,6 +15,7 @@
 #include "ramet/cli/onnx.h"
 #include "ramet/cli/program.h"
 #include "ramet/front/open_model.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/track/run_record.h"
@@ -46,6 +47,18 @@ Where ModelOptions::where(MpiSession* mpi) const {
   return options;
 }
 
+void add_device_option(CLI::App& command) {
+  std::vector<std::string> names;
+  for (const DeviceEntry& device : devices()) names.emplace_back(device.name);
+  command
+      .add_option_function<std::string>(
+          "--device", [](const std::string& name) { choose_device(name); },
+          "what computes (default: what RAMET_DEVICE says, or cpu); cuda is an NVIDIA GPU of class sm_90, whose bits "
+          "are those of hopper-host")
+      ->type_name("NAME")
+      ->check(CLI::IsMember(names));
+}
+
 void add_model_options(CLI::App& command, ModelOptions& options) {
   command
       .add_option("--set", options.settings, "change a key of the recipe, as train.steps=100; may stand several times")
@@ -68,6 +81,7 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       .add_option("--device-memory", options.device_memory,
                   "most memory that the program may take, as 2GiB (default: no limit)")
       ->type_name("SIZE");
+  add_device_option(command);
 }
 
 void add_layout_option(CLI::App& command, ModelOptions& options) {

@@ -69,6 +69,8 @@ struct ModelOptions {
   Where where(MpiSession* mpi = nullptr) const;
 };
 void add_model_options(CLI::App& command, ModelOptions& options);
+/// --device, for the commands that compile or run programs; it is chosen for the whole process when it is parsed.
+void add_device_option(CLI::App& command);
 /// --layout, for the commands that run or plan a whole recipe.
 void add_layout_option(CLI::App& command, ModelOptions& options);
 /// --time-limit, for the commands that run it.

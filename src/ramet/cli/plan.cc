@@ -71,6 +71,14 @@ std::filesystem::path keep_plan(const PlanArguments& arguments, const Preparatio
   return directory.path();
 }
 
+/// The machine whose figures stand in for devices that are not here, and a word of it.
+Machine stand_in() {
+  const DeviceEntry& device = find_device();
+  std::fprintf(stderr, "ramet: there is no %s device here: the time is predicted for the machine %s\n",
+               std::string(device.name).c_str(), std::string(device.machine).c_str());
+  return load_machine(std::string(device.machine));
+}
+
 /// Time of a step of all devices on the machine; absent: on this machine, whose processors they share; none for layouts
 /// that are too large to run here.
 std::optional<PlannedTime> time_of(const CompiledWorkload& compiled, const Preparation& preparation,
@@ -79,6 +87,11 @@ std::optional<PlannedTime> time_of(const CompiledWorkload& compiled, const Prepa
   const Layout& layout = preparation.layout;
   const SimulationOptions how{.streams_to_files = layout.streams_to_files()};
   if (machine) return PlannedTime{*machine, simulate(compiled.stages, *machine, how)};
+  if (!find_device().is_here()) {
+    Machine known = stand_in();
+    Simulation simulation = simulate(compiled.stages, known, how);
+    return PlannedTime{std::move(known), std::move(simulation)};
+  }
   if (layout.devices() * compiled.stages[0].threads > kMostOfEach * available_processors()) return std::nullopt;
   if (!json) std::fputs("measuring this machine ...\n", stderr);
   const RealBatch real = real_batch(preparation.workload.train.get(), preparation.options.micro_batch);
@@ -193,7 +206,10 @@ int plan(const PlanArguments& arguments, bool json) {
   const int64_t process_bytes = exe.planned_bytes() + host.total() + resident_bytes();
   double step_seconds = 0;
   std::optional<PlannedTime> time;
-  if (!arguments.no_time) {
+  if (!arguments.no_time && !find_device().is_here()) {
+    time = time_of(compiled, preparation, std::nullopt, false, json);
+    step_seconds = time->simulation.seconds;
+  } else if (!arguments.no_time) {
     if (!json) std::fputs("measuring this machine ...\n", stderr);
     const RealBatch real = real_batch(preparation.workload.train.get(), preparation.options.micro_batch);
     Machine local = local_machine(exe, find_device().backend(), 1.5, {}, real.views);

@@ -111,6 +111,7 @@ void add_probe(CLI::App& app, Session& session) {
       "Measure this machine and write it as a machine file, with the spread of each figure\n"
       "Under `mpirun -n N ramet probe` the links between ranks are measured, and the devices are the ranks.");
   command->add_option("--out", arguments->out, "file to write")->type_name("FILE")->capture_default_str();
+  add_device_option(*command);
   command->add_option("--threads", arguments->threads, "cores of one device")
       ->type_name("N")
       ->check(CLI::Range(1, 4096))

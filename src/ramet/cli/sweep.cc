@@ -329,6 +329,7 @@ void add_sweep(CLI::App& app, Session& session) {
                                   "from their checkpoints, and the same points are drawn")
                      ->type_name("SWEEP");
   file->excludes(resume);
+  add_device_option(*command);
   command->add_option("--name", arguments->name, "name of the sweep (default: `name` of the file)")
       ->type_name("NAME")
       ->excludes(resume);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
 
 #include "ramet/base/error.h"
 #include "ramet/device/cpu_device.h"
@@ -15,11 +16,12 @@ namespace ramet::kernel {
 namespace {
 
 constexpr std::string_view kDefault = "cpu";
+constexpr const char* kVariable = "RAMET_DEVICE";
 
 constexpr DeviceEntry kDevices[] = {
     {"cpu", "the processors of this machine", &cpu_backend, &make_cpu_device, &available_memory},
     {"cuda", "an NVIDIA GPU of class sm_90 (H100, H200), with its driver", &cuda_backend, &make_cuda_device,
-     &available_cuda_memory},
+     &available_cuda_memory, "h100"},
     {"hopper-host", "the same processors, computing the bits of an NVIDIA GPU of class sm_90", &hopper_backend,
      &make_cpu_device, &available_memory},
     {"loopback", "the same processors behind the manners of an accelerator, for tests", &cpu_backend,
@@ -40,12 +42,23 @@ const DeviceEntry& find(std::string_view name, const char* where) {
 
 }  // namespace
 
+bool DeviceEntry::is_here() const {
+  if (machine.empty()) return true;
+  try {
+    return available() > 0;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 std::span<const DeviceEntry> devices() { return kDevices; }
 
 const DeviceEntry& find_device(std::string_view name) {
   if (!name.empty()) return find(name, "device");
-  const char* chosen = std::getenv("RAMET_DEVICE");
+  const char* chosen = std::getenv(kVariable);
   return find(chosen && *chosen ? chosen : kDefault, "environment variable RAMET_DEVICE");
 }
+
+void choose_device(std::string_view name) { ::setenv(kVariable, std::string(find(name, "device").name).c_str(), 1); }
 
 }  // namespace ramet::kernel

@@ -79,10 +79,11 @@ std::filesystem::path cache_file(const std::string& cpu, const Backend& backend,
                                  bool between_processes) {
   const std::filesystem::path folder = cache_folder();
   if (folder.empty()) return {};
-  const std::string name = hash_text(cpu + "\n" + backend.kernel_class() + "\n" + std::to_string(threads) + "\n" +
-                                     std::to_string(devices) + (between_processes ? "\nranks" : ""))
-                               .hex()
-                               .substr(0, 16);
+  const std::string name =
+      hash_text(cpu + "\n" + std::string(find_device().name) + "\n" + backend.kernel_class() + "\n" +
+                std::to_string(threads) + "\n" + std::to_string(devices) + (between_processes ? "\nranks" : ""))
+          .hex()
+          .substr(0, 16);
   return folder / ("machine-" + name + ".toml");
 }
 
