@@ -316,4 +316,20 @@ Shape map_space_of(const NodeSignature& node) {
   return node.outputs.at(0).shape;
 }
 
+std::vector<std::pair<int, int>> map_aliases(const NodeSignature& node) {
+  const MapProgram program = map_program_of(node);
+  const Shape space = map_space_of(node);
+  const std::vector<bool> counters = program.counters();
+  std::vector<std::pair<int, int>> pairs;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const bool whole =
+          node.inputs[i].elements() == space.elements() && node.outputs[o].elements() == space.elements();
+      if (!counters[i] && whole && program.outputs[o].reduce == MapProgram::Reduce::kNone &&
+          size_of(node.inputs[i].dtype) == size_of(node.outputs[o].dtype))
+        pairs.emplace_back(static_cast<int>(i), static_cast<int>(o));
+    }
+  return pairs;
+}
+
 }  // namespace ramet::ops

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ramet/base/shape.h"
@@ -111,5 +112,8 @@ std::vector<DType> map_value_types(const MapProgram& program, std::span<const DT
 MapProgram map_program_of(const NodeSignature& node);
 /// The iteration space of such a node.
 Shape map_space_of(const NodeSignature& node);
+/// Pairs (input, output) of it that may share bytes: inputs that lie as the iteration space does, with outputs of their
+/// own element size that are not summed.
+std::vector<std::pair<int, int>> map_aliases(const NodeSignature& node);
 
 }  // namespace ramet::ops

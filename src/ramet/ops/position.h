@@ -63,6 +63,8 @@ class Position {
   /// Whether the part is the whole tensor.
   bool whole() const { return whole_ && !flat(); }
   bool flat() const { return flat_length_ > 0; }
+  /// Of a flat part: its first element, among those that the cuts leave.
+  int64_t flat_first() const { return flat_first_; }
   /// The shape that the cuts leave; a flat part of it is shorter.
   const Shape& local() const { return local_; }
   const Shape& logical() const { return logical_; }

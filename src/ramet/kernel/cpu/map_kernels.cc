@@ -35,23 +35,6 @@ std::string refuse(const NodeSignature& node) {
   return "";
 }
 
-/// Inputs that lie as the iteration space does, with outputs of their own element size that are not summed.
-std::vector<std::pair<int, int>> may_alias(const NodeSignature& node) {
-  const MapProgram program = map_program_of(node);
-  const Shape space = map_space_of(node);
-  const std::vector<bool> counters = program.counters();
-  std::vector<std::pair<int, int>> pairs;
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    for (size_t o = 0; o < node.outputs.size(); ++o) {
-      const bool whole =
-          node.inputs[i].elements() == space.elements() && node.outputs[o].elements() == space.elements();
-      if (!counters[i] && whole && program.outputs[o].reduce == MapProgram::Reduce::kNone &&
-          size_of(node.inputs[i].dtype) == size_of(node.outputs[o].dtype))
-        pairs.emplace_back(static_cast<int>(i), static_cast<int>(o));
-    }
-  return pairs;
-}
-
 }  // namespace
 
 void add_cpu_map(Backend& backend) {
@@ -66,7 +49,7 @@ void add_cpu_map(Backend& backend) {
       return std::make_unique<MapKernel>(node, threads);
     };
     entry.scratch = [](const NodeSignature& node, int threads) { return evaluator_of(node, threads).scratch_bytes(); };
-    entry.may_alias = may_alias;
+    entry.may_alias = map_aliases;
     backend.add(std::move(entry));
   }
 }

@@ -51,18 +51,19 @@ MapEvaluator::Prepared::Prepared(const MapProgram& program, const Shape& space, 
   std::vector<DType> dtypes;
   for (const TensorType& type : input_types) dtypes.push_back(type.dtype);
   const std::vector<DType> types = map_value_types(program, dtypes, "map kernel");
-  const std::vector<bool> counters = program.counters();
+  MapSpace walked(program, space, input_types);
+  extents = walked.extents;
+  elements = walked.elements, columns = walked.columns, rows = walked.rows;
+  sums_rows = walked.sums_rows, sums_last = walked.sums_last;
   for (size_t i = 0; i < program.outputs.size(); ++i) {
     const MapProgram::Output& output = program.outputs[i];
     const DType dtype = output_types[i].dtype;
     outputs.push_back(
         {output.value, output.reduce, dtype, static_cast<int64_t>(size_of(dtype)), map_steps().store(dtype), 0, 0});
-    sums_rows |= output.reduce == Reduce::kSumRows;
-    sums_last |= output.reduce == Reduce::kSumLast;
     if (!outputs.back().store)
       throw Error({.what = "a map output of an element type that has no arithmetic", .found = output_types[i].text()});
   }
-  collapse(space, input_types, counters);
+  add_inputs(std::move(walked), input_types);
 
   for (DType type : types) values.push_back({type, static_cast<int>(values.size()), 0, -1});
   for (size_t i = 0; i < program.steps.size(); ++i)
@@ -74,72 +75,23 @@ MapEvaluator::Prepared::Prepared(const MapProgram& program, const Shape& space, 
   lay_out_scratch();
 }
 
-/// Merges neighbouring dimensions that every input walks as one. The last one stays itself where sums need it.
-void MapEvaluator::Prepared::collapse(const Shape& space, std::span<const TensorType> types,
-                                      const std::vector<bool>& counters) {
-  elements = space.elements();
-  const bool keep_last = sums_rows || sums_last;
-  const int rank = space.rank();
-  std::vector<std::vector<int64_t>> strides(types.size());  // in the space's dimensions, 0 where broadcast
+/// What the loops know of the inputs.
+void MapEvaluator::Prepared::add_inputs(MapSpace space, std::span<const TensorType> types) {
   for (size_t i = 0; i < types.size(); ++i) {
-    const Shape& shape = types[i].shape;
     Input input;
+    static_cast<MapSpace::Input&>(input) = std::move(space.inputs[i]);
     input.dtype = types[i].dtype;
     input.size = static_cast<int64_t>(size_of(input.dtype));
     input.load = map_steps().load(input.dtype);
-    input.counter = counters[i];
     if (!input.load)
       throw Error({.what = "a map input of an element type that has no arithmetic", .found = types[i].text()});
     if (!input.counter) {
-      const std::vector<int64_t> own = shape.strides();
-      for (int axis = 0; axis < rank; ++axis) {
-        const int at = axis - (rank - shape.rank());
-        strides[i].push_back(at < 0 || shape.dim(at) == 1 ? 0 : own[static_cast<size_t>(at)]);
-      }
+      const bool rows_alike =
+          std::all_of(input.strides.begin(), input.strides.end() - 1, [](int64_t stride) { return stride == 0; });
+      input.repeats =
+          !input.full && rows_alike && input.strides.back() == 1 && columns <= kShortRow && i < kMostRepeating;
     }
     inputs.push_back(std::move(input));
-  }
-  for (int axis = 0; axis < rank; ++axis) {
-    const int64_t extent = space.dim(axis);
-    const bool last = axis == rank - 1;
-    if (extent == 1 && !(last && keep_last)) continue;
-    bool merges = !extents.empty() && !(last && keep_last);
-    for (size_t i = 0; i < inputs.size() && merges; ++i)
-      if (!inputs[i].counter) merges = inputs[i].strides.back() == strides[i][static_cast<size_t>(axis)] * extent;
-    if (!merges)
-      extents.push_back(extent);
-    else
-      extents.back() *= extent;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].counter) continue;
-      if (merges)
-        inputs[i].strides.back() = strides[i][static_cast<size_t>(axis)];
-      else
-        inputs[i].strides.push_back(strides[i][static_cast<size_t>(axis)]);
-    }
-  }
-  if (extents.empty()) {
-    extents.push_back(1);
-    for (Input& input : inputs)
-      if (!input.counter) input.strides.push_back(0);
-  }
-  columns = extents.back();
-  rows = columns ? elements / columns : 0;
-  if (!columns && sums_last) {
-    rows = 1;
-    for (size_t axis = 0; axis + 1 < extents.size(); ++axis) rows *= extents[axis];
-  }
-  const std::vector<int64_t> dense = Shape(extents).strides();
-  for (Input& input : inputs) {
-    if (input.counter) continue;
-    input.full = elements > 0 && input.strides == dense;
-    input.uniform = std::all_of(input.strides.begin(), input.strides.end(), [](int64_t stride) { return stride == 0; });
-    if (elements == 1) input.full = true, input.uniform = false;
-    const bool rows_alike =
-        std::all_of(input.strides.begin(), input.strides.end() - 1, [](int64_t stride) { return stride == 0; });
-    const auto index = static_cast<size_t>(&input - inputs.data());
-    input.repeats =
-        !input.full && rows_alike && input.strides.back() == 1 && columns <= kShortRow && index < kMostRepeating;
   }
 }
 

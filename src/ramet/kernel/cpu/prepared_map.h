@@ -4,19 +4,16 @@
 #include <vector>
 
 #include "ramet/kernel/cpu/map.h"
+#include "ramet/ops/map_space.h"
 
 namespace ramet::kernel::cpu {
 
 /// What MapEvaluator decides before it runs.
 struct MapEvaluator::Prepared {
-  struct Input {
+  struct Input : MapSpace::Input {
     DType dtype = DType::kF32;
     int64_t size = 4;  ///< bytes of an element
     LoadFunction load = nullptr;
-    std::vector<int64_t> strides;  ///< in elements, one for each collapsed dimension of the space
-    bool counter = false;          ///< of a dropout step: no tensor over the space
-    bool full = false;             ///< lies as the space does
-    bool uniform = false;          ///< one element for all
     /// A short row, the same for all rows of the space: it keeps its register, and blocks that begin with a row find it
     /// there.
     bool repeats = false;
@@ -54,7 +51,7 @@ struct MapEvaluator::Prepared {
     int64_t lanes_at = 0, partials_at = 0;  ///< where its sums lie: in a thread's floats, in the shared ones
   };
 
-  std::vector<int64_t> extents;  ///< of the space, neighbours merged where all inputs allow
+  std::vector<int64_t> extents;  ///< as MapSpace has them
   int64_t elements = 0, columns = 1, rows = 0;
   int64_t block = 1024;                         ///< most elements in a block
   static constexpr int64_t kShortRow = 512;     ///< no longer than any block
@@ -77,7 +74,7 @@ struct MapEvaluator::Prepared {
            std::span<const TensorType> output_types, int thread_count, std::optional<Position> place);
 
  private:
-  void collapse(const Shape& space, std::span<const TensorType> types, const std::vector<bool>& counters);
+  void add_inputs(MapSpace space, std::span<const TensorType> types);
   void add_step(const MapProgram& program, const MapProgram::Step& step, int value);
   void merge_rounding();
   void count_uses();

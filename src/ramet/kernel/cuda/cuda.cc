@@ -16,6 +16,7 @@ Backend make_backend() {
   cuda::add_cuda_gather(made);
   cuda::add_cuda_shape(made);
   cuda::add_cuda_random(made);
+  cuda::add_cuda_rotary(made);
   cuda::add_cuda_product(made);
   cuda::add_cuda_attention(made);
   cuda::add_host_kernels(made);

@@ -21,6 +21,7 @@ void add_cuda_update(Backend& backend);
 void add_cuda_gather(Backend& backend);
 void add_cuda_shape(Backend& backend);
 void add_cuda_random(Backend& backend);
+void add_cuda_rotary(Backend& backend);
 void add_cuda_product(Backend& backend);
 void add_cuda_attention(Backend& backend);
 /// Last: every kernel of the class on the host, with its operands copied there and back.

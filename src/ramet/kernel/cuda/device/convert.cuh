@@ -181,13 +181,14 @@ struct Bool {
   static __device__ __forceinline__ unsigned char narrow(int value) { return value != 0; }
 };
 
-/// Elements that a thread moves at once: 16 bytes, where they lie so.
+/// Elements in 16 bytes.
 template <class Type>
-constexpr int kAtOnce = 16 / static_cast<int>(sizeof(typename Type::Stored));
+constexpr int kWide = 16 / static_cast<int>(sizeof(typename Type::Stored));
 
-/// `kCount` elements that lie one after another: as many bytes at once as `from` is known to be aligned to.
+/// `kCount` elements that are loaded and stored at once; memory must be aligned to their bytes, a power of two up
+/// to 16.
 template <class Type, int kCount>
-struct alignas(sizeof(typename Type::Stored) * kCount < 16 ? sizeof(typename Type::Stored) * kCount : 16) Pack {
+struct alignas(sizeof(typename Type::Stored) * kCount) Pack {
   typename Type::Stored at[kCount];
 };
 
