@@ -14,18 +14,16 @@
 #include "ramet/kernel/devices.h"
 #include "ramet/kernel/hopper/hopper.h"
 #include "ramet/kernel/interpret.h"
+#include "support/test_card.h"
 
 namespace ramet::tests {
 namespace {
 
 /// Before anything asks for the driver.
-[[maybe_unused]] const bool chosen = [] {
-  if (on_true_card()) return true;
-  const std::string fake = RAMET_BINARY_DIR "/tests/libfake_cuda.so";
-  setenv("RAMET_CUDA_DRIVER", fake.c_str(), 0);
-  setenv("RAMET_NVRTC", fake.c_str(), 0);
-  setenv("XDG_CACHE_HOME", RAMET_BINARY_DIR "/fake_cuda", 1);  // code for the fake card stays with this build
-  return true;
+[[maybe_unused]] const std::string no_card = [] {
+  // Code for the fake card stays with this build.
+  if (!has_real_card()) setenv("XDG_CACHE_HOME", RAMET_BINARY_DIR "/fake_cuda", 1);
+  return choose_test_card();
 }();
 
 constexpr int kThreads = 2;
@@ -82,20 +80,19 @@ Layout layout_of(const NodeSignature& node, const program::KernelChoice& choice,
 }
 
 /// Expects the margins and the inputs to be as they were.
-void expect_untouched(const Layout& layout, const std::vector<HostTensor>& inputs,
-                      const std::vector<std::byte>& before, const std::vector<std::byte>& after,
-                      const std::string& what) {
+void expect_untouched(const Layout& layout, const std::vector<HostTensor>& inputs, const std::vector<std::byte>& before,
+                      const std::vector<std::byte>& after, const std::string& what) {
   for (size_t i = 0; i < after.size(); ++i)
     if (after[i] != before[i] && layout.places.is_margin(static_cast<int64_t>(i))) {
       ADD_FAILURE() << what << ": byte " << i << " was written, which is in no operand";
       break;
     }
   for (size_t i = 0; i < inputs.size(); ++i)
-    if (!layout.shared[i])
-      EXPECT_EQ(std::memcmp(&after[static_cast<size_t>(layout.inputs[i])], inputs[i].data.data(),
-                            inputs[i].data.size()),
-                0)
+    if (!layout.shared[i]) {
+      EXPECT_EQ(
+          std::memcmp(&after[static_cast<size_t>(layout.inputs[i])], inputs[i].data.data(), inputs[i].data.size()), 0)
           << what << ": input " << i << " was written";
+    }
 }
 
 template <typename Unsigned>
@@ -122,11 +119,6 @@ bool has_aliases(const NodeSignature& node, const program::KernelChoice& choice)
 }
 
 }  // namespace
-
-bool on_true_card() {
-  const char* wanted = std::getenv("RAMET_TEST_CARD");
-  return wanted && std::string(wanted) == "1";
-}
 
 Device& card_device() {
   static const std::unique_ptr<Device> device = find_device("cuda").make(kThreads);

@@ -12,9 +12,6 @@
 
 namespace ramet::tests {
 
-/// Whether this process tests a true card.
-bool on_true_card();
-
 /// The card, once a process.
 Device& card_device();
 

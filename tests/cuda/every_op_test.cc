@@ -34,9 +34,10 @@ class Summary : public testing::Environment {
       all.on_host += count.on_host;
       all.refused += count.refused;
       if (count.on_host)
-        on_host += " " + op + (count.on_card ? " (" + std::to_string(count.on_host) + " of " +
-                                                   std::to_string(count.on_host + count.on_card) + ")"
-                                             : "");
+        on_host += " " + op +
+                   (count.on_card ? " (" + std::to_string(count.on_host) + " of " +
+                                        std::to_string(count.on_host + count.on_card) + ")"
+                                  : "");
       if (count.refused && !count.on_host && !count.on_card) refused += " " + op;
     }
     std::printf("every op: %d cases on the card, %d on the host:%s; %d that the class refuses:%s\n", all.on_card,

@@ -21,7 +21,13 @@ struct Context {
 constexpr int kMostDevices = 16;
 Context contexts[kMostDevices];
 bool initialized = false;
-thread_local std::vector<Context*> current;
+/// The thread's contexts, the current one last. Devices may still be closed after a thread's objects are gone.
+struct ContextStack {
+  Context* all[8];
+  int count;
+};
+thread_local constinit ContextStack stack{};
+Context* current() { return stack.count > 0 ? stack.all[stack.count - 1] : nullptr; }
 
 /// Streams, events, graphs and modules that live.
 class Handles {
@@ -69,7 +75,7 @@ Stream* stream_of(void* handle) {
 Result ready() {
   if (!initialized) return kNotInitialized;
   if (Stream::in_stream()) return kNotPermitted;  // within cuLaunchHostFunc's function
-  if (current.empty() || !current.back()) return kInvalidContext;
+  if (!current()) return kInvalidContext;
   return lost();
 }
 /// The same for calls that wait or allocate: they break recordings of the mode "global".
@@ -225,27 +231,28 @@ Result cuDevicePrimaryCtxReset_v2(int) {
 Result cuDevicePrimaryCtxSetFlags_v2(int, unsigned) { return kSuccess; }
 Result cuCtxSetCurrent(void* context) {
   if (!initialized) return kNotInitialized;
-  if (current.empty()) current.push_back(nullptr);
-  current.back() = static_cast<Context*>(context);
+  if (stack.count == 0) stack.count = 1;
+  stack.all[stack.count - 1] = static_cast<Context*>(context);
   return kSuccess;
 }
 Result cuCtxGetCurrent(void** context) {
-  *context = current.empty() ? nullptr : current.back();
+  *context = current();
   return kSuccess;
 }
 Result cuCtxPushCurrent_v2(void* context) {
-  current.push_back(static_cast<Context*>(context));
+  if (stack.count == 8) return kInvalidValue;
+  stack.all[stack.count++] = static_cast<Context*>(context);
   return kSuccess;
 }
 Result cuCtxPopCurrent_v2(void** context) {
-  if (current.empty()) return kInvalidContext;
-  if (context) *context = current.back();
-  current.pop_back();
+  if (stack.count == 0) return kInvalidContext;
+  if (context) *context = current();
+  --stack.count;
   return kSuccess;
 }
 Result cuCtxGetDevice(int* device) {
-  if (current.empty() || !current.back()) return kInvalidContext;
-  *device = current.back()->device;
+  if (!current()) return kInvalidContext;
+  *device = current()->device;
   return kSuccess;
 }
 Result cuCtxSynchronize() {
@@ -537,7 +544,9 @@ Result cuFuncGetAttribute(int* value, int attribute, void* handle) {
   *value = 0;
   if (attribute == kFunctionThreads) *value = static_cast<int>(function->most_threads);
   if (attribute == kFunctionDynamicShared) *value = static_cast<int>(function->most_dynamic);
-  if (attribute == kFunctionRegisters) *value = 32;
+  if (attribute == kFunctionRegisters) *value = static_cast<int>(function->registers);
+  if (attribute == kFunctionLocal) *value = static_cast<int>(function->local_bytes);
+  if (attribute == kFunctionShared) *value = static_cast<int>(function->shared_bytes);
   return kSuccess;
 }
 Result cuFuncSetAttribute(void* handle, int attribute, int value) {
@@ -560,6 +569,7 @@ Result cuLaunchKernel(void* handle, unsigned x, unsigned y, unsigned z, unsigned
   Stream* stream = stream_of(stream_handle);
   if (!stream || !handles().has(handle)) return kInvalidHandle;
   const auto* function = static_cast<const Function*>(handle);
+  if (!function->run) return kNotSupported;  // code of a true card
   if (extra || !arguments || !arguments[0]) return kInvalidValue;
   if (x == 0 || y == 0 || z == 0 || x > 0x7fffffffu || y > 65535 || z > 65535) return kInvalidValue;
   if (threads == 0 || threads > 1024 || threads_y != 1 || threads_z != 1) return kInvalidValue;
