@@ -47,8 +47,8 @@ __device__ __forceinline__ ProductTile tile_of(const ProductArguments& p, Index 
   const Index tile = block % (down * across), rest = block / (down * across);
   const Index band = tile / (kBand * across), inside = tile % (kBand * across);
   const Index height = down - band * kBand < kBand ? down - band * kBand : kBand;
-  return {rest / p.chunks, static_cast<int>(rest % p.chunks),
-          static_cast<int>(band * kBand + inside % height) * kRows, static_cast<int>(inside / height) * kColumns};
+  return {rest / p.chunks, static_cast<int>(rest % p.chunks), static_cast<int>(band * kBand + inside % height) * kRows,
+          static_cast<int>(inside / height) * kColumns};
 }
 
 /// The first element of the matrix of an operand that a product reads.

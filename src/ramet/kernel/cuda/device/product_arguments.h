@@ -9,10 +9,10 @@ constexpr int kStackAxes = 6;
 /// One operand: a stack of matrices.
 struct ProductOperand {
   const void* data;
-  long long matrix;                ///< elements of a matrix
-  long long steps[kStackAxes];     ///< matrices between neighbours along each axis of the products' stack
-  int stride;                      ///< elements between its rows as they lie
-  int whole_vectors;               ///< whether eight neighbours along its rows are 16 bytes, aligned, of one run
+  long long matrix;             ///< elements of a matrix
+  long long steps[kStackAxes];  ///< matrices between neighbours along each axis of the products' stack
+  int stride;                   ///< elements between its rows as they lie
+  int whole_vectors;            ///< whether eight neighbours along its rows are 16 bytes, aligned, of one run
 };
 
 /// What becomes of a sum on its way to the result.

@@ -63,8 +63,8 @@ struct OperandTile {
       }
       RAMET_ROLLED
       for (int j = 0; j < 8; j += 2)
-        *reinterpret_cast<unsigned*>(at + j) =
-            element(k_first, row, column + j) | element(k_first, row, column + j + 1) << 16;
+        *reinterpret_cast<unsigned*>(at + j) = element(k_first, row, column + j) | element(k_first, row, column + j + 1)
+                                                                                       << 16;
     }
   }
 
@@ -91,8 +91,7 @@ __device__ __forceinline__ void add_stage(Sums& sums, const Bits16* stage, int r
     RAMET_UNROLL
     for (int i = 0; i < kRowBlocks; ++i) TileA::fragment(a[i], stage, row + i * 16, k);
     RAMET_UNROLL
-    for (int j = 0; j < kColumnBlocks / 2; ++j)
-      TileB::fragment(b[j], stage + TileA::kElements, column + j * 16, k);
+    for (int j = 0; j < kColumnBlocks / 2; ++j) TileB::fragment(b[j], stage + TileA::kElements, column + j * 16, k);
     RAMET_UNROLL
     for (int i = 0; i < kRowBlocks; ++i) {
       RAMET_UNROLL
