@@ -147,7 +147,7 @@ class ProductKernel {
             .out_type = static_cast<int>(dtype),
             .extra_type = static_cast<int>(form_.has_bias ? bias_ : DType::kF32),
             .extra_is_row = form_.has_bias,
-            .pairs = stores_pairs(operands.outputs[0], dtype)};
+            .aligned = stores_pairs(operands.outputs[0], dtype)};
   }
 
   ProductResult parts_result(void* scratch) const {
@@ -156,7 +156,7 @@ class ProductKernel {
             .out_type = static_cast<int>(DType::kF32),
             .extra_type = 0,
             .extra_is_row = 0,
-            .pairs = stores_pairs(scratch, DType::kF32)};
+            .aligned = stores_pairs(scratch, DType::kF32)};
   }
 
   MatmulForm form_;

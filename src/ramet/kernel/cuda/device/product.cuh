@@ -51,15 +51,18 @@ __device__ __forceinline__ ProductTile tile_of(const ProductArguments& p, Index 
           static_cast<int>(inside / height) * kColumns};
 }
 
-/// The first element of the matrix of an operand that a product reads.
-__device__ __forceinline__ Index matrix_of(const ProductArguments& p, const ProductOperand& operand, Index product) {
+/// The matrix of an operand's stack that a product reads, and its first element.
+__device__ __forceinline__ Index matrix_index(const ProductArguments& p, const ProductOperand& operand, Index product) {
   Index matrix = 0;
   RAMET_UNROLL
   for (int axis = kStackAxes - 1; axis >= 0; --axis) {
     matrix += product % p.stack[axis] * operand.steps[axis];
     product /= p.stack[axis];
   }
-  return matrix * operand.matrix;
+  return matrix;
+}
+__device__ __forceinline__ Index matrix_of(const ProductArguments& p, const ProductOperand& operand, Index product) {
+  return matrix_index(p, operand, product) * operand.matrix;
 }
 
 /// Where k of a part lies along an operand's own k.
@@ -72,6 +75,11 @@ __device__ __forceinline__ int source_k(const ProductArguments& p, int chunk, in
 __device__ __forceinline__ float finished(const ProductResult& result, float sum, Index element, int column) {
   if (!result.extra) return sum;
   return sum + load_extra(result.extra_type, result.extra, result.extra_is_row ? column : element);
+}
+
+/// The first element of a row of a part of a product in the result.
+__device__ __forceinline__ Index result_row(const ProductArguments& p, const ProductTile& tile, int row) {
+  return tile.chunk * p.part + (tile.product * p.m + row) * p.n;
 }
 
 /// Sums of a tile of kRows x kColumns on their way through shared memory, so that neighbouring threads write neighbours
@@ -90,7 +98,7 @@ struct TileSums {
 
   __device__ __forceinline__ void store(const ProductArguments& p, const ProductTile& tile) const {
     const int rows = p.m - tile.row < kRows ? p.m - tile.row : kRows;
-    const Index start = tile.chunk * p.part + (tile.product * p.m + tile.row) * p.n + tile.column;
+    const Index start = result_row(p, tile, tile.row) + tile.column;
     RAMET_ROLLED
     for (int i = static_cast<int>(threadIdx.x); i < rows * (kColumns / 2); i += kThreads) {
       const int row = i / (kColumns / 2), column = i % (kColumns / 2) * 2;
@@ -106,7 +114,7 @@ struct TileSums {
                                                     float first, float second) {
     first = finished(result, first, element, column);
     if (both) second = finished(result, second, element + 1, column + 1);
-    if (!both || !result.pairs) {
+    if (!both || !result.aligned) {
       store_result(result.out_type, result.out, element, first);
       if (both) store_result(result.out_type, result.out, element + 1, second);
     } else if (result.out_type == kTypeF32) {

@@ -22,7 +22,7 @@ struct ProductResult {
   int out_type;       ///< numbers of DType, as extra_type
   int extra_type;
   int extra_is_row;  ///< whether it is a bias
-  int pairs;         ///< whether columns 2i and 2i+1 may be stored together
+  int aligned;       ///< whether neighbours may be stored together: two, or 16 bytes by product_wgmma in 16-bit types
 };
 
 /// `products` products of op(a) [m, k] and op(b) [k, n], each in `chunks` parts along k, which are stored one after the
