@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "ramet/base/error.h"
 #include "ramet/kernel/cuda/device/product_arguments.h"
 #include "ramet/kernel/cuda/families.h"
+#include "ramet/kernel/cuda/print_map.h"
 #include "ramet/ops/matmul.h"
 
 // Products of bf16 and f16 by tensor cores (product_mma.cu), and of f32, or in order, by chains of fused multiply-adds
@@ -22,18 +22,6 @@ constexpr int64_t kTile = 128;  // of both kernels
 
 bool is_wide(DType type) { return type == DType::kF32 || type == DType::kBF16 || type == DType::kF16; }
 bool as_bf16(DType type) { return type == DType::kBF16 || size_of(type) == 1; }
-
-/// Its name in device/convert.cuh.
-const char* device_type(DType type) {
-  switch (type) {
-    case DType::kF32: return "F32";
-    case DType::kF16: return "F16";
-    case DType::kBF16: return "BF16";
-    case DType::kF8E4M3: return "F8E4M3";
-    case DType::kF8E5M2: return "F8E5M2";
-    default: internal_error("product", "no operand of " + std::string(name_of(type)));
-  }
-}
 
 /// Whether an element is a chain of multiply-adds of f32, and not of steps of a tensor core.
 bool is_chain(const MatmulForm& form) { return form.in_order || form.a.dtype == DType::kF32; }
@@ -75,7 +63,7 @@ class ProductKernel {
     const bool chain = is_chain(form_);
     const std::string name = chain ? "product_f32" : "product_mma";
     const std::vector<std::string> definitions = {
-        std::string("TypeA=") + device_type(form_.a.dtype), std::string("TypeB=") + device_type(form_.b.dtype),
+        "TypeA=" + storage_of(form_.a.dtype), "TypeB=" + storage_of(form_.b.dtype),
         "kTransposeA=" + std::to_string(form_.transpose_a), "kTransposeB=" + std::to_string(form_.transpose_b)};
     tile_ = load_cuda_function(device_source(name + ".cu", definitions), name, kSharedBytes);
     if (form_.chunks > 1) parts_ = load_cuda_function(device_source("product_parts.cu"), "product_parts");
