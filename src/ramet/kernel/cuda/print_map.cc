@@ -189,7 +189,7 @@ class PassPrinter {
     line("#include \"map_kernel.cuh\"");
     line("namespace ramet_device {{");
     line("RAMET_KERNEL(256, map, {}, a) {{", arguments_);
-    line("constexpr bool kFast = {};", plan_.small);
+    line("[[maybe_unused]] constexpr bool kFast = {};", plan_.small);
     line("constexpr int kPack = {};", pack_);
     for (size_t i = 0; i < plan_.inputs.size(); ++i)
       if (plan_.space.inputs[i].uniform)

@@ -9,6 +9,7 @@ struct Divider {
   unsigned magic, shift;  ///< n / divisor = (n magic >> 32) >> shift of n in [0, 2^31); magic 0: the divisor is 1
 };
 
+#ifndef __CUDACC__  // for the host alone
 inline Divider divider_of(long long divisor) {
   Divider made{divisor, 0, 0};
   if (divisor < 2 || divisor >= 0x80000000ll) return made;
@@ -19,5 +20,6 @@ inline Divider divider_of(long long divisor) {
   made.shift = bits - 1;
   return made;
 }
+#endif
 
 }  // namespace ramet_device
