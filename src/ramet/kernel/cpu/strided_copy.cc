@@ -25,25 +25,10 @@ constexpr int64_t kGrainBytes = 16384;
 
 }  // namespace
 
-StridedCopy::StridedCopy(std::vector<int64_t> extents, std::vector<int64_t> from_strides,
-                         std::vector<int64_t> to_strides, int64_t size)
-    : size_(size) {
-  for (size_t i = 0; i < extents.size(); ++i) {
-    if (extents[i] == 0) return;
-    if (extents[i] == 1) continue;
-    const bool merges =
-        !extents_.empty() && from_.back() == from_strides[i] * extents[i] && to_.back() == to_strides[i] * extents[i];
-    if (merges) {
-      extents_.back() *= extents[i];
-      from_.back() = from_strides[i];
-      to_.back() = to_strides[i];
-    } else {
-      extents_.push_back(extents[i]);
-      from_.push_back(from_strides[i]);
-      to_.push_back(to_strides[i]);
-    }
-  }
-  if (extents_.empty()) extents_ = {1}, from_ = {1}, to_ = {1};
+StridedCopy::StridedCopy(const ops::ElementMove& move, int64_t size) : size_(size) {
+  if (move.elements() == 0) return;
+  const ops::ElementMove merged = move.merged();
+  extents_ = merged.extents, from_ = merged.from, to_ = merged.to;
   kind_ = Kind::kElements;
   if (from_.back() == 1 && to_.back() == 1) {
     kind_ = Kind::kRows;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ramet/base/thread_team.h"
+#include "ramet/ops/element_moves.h"
 
 namespace ramet::kernel::cpu {
 
@@ -12,9 +13,9 @@ namespace ramet::kernel::cpu {
 /// dimensions differ, tiles are turned in cache.
 class StridedCopy {
  public:
-  /// Strides in elements, any sign, 0 to repeat; elements of 1, 2, 4 or 8 bytes.
-  StridedCopy(std::vector<int64_t> extents, std::vector<int64_t> from_strides, std::vector<int64_t> to_strides,
-              int64_t size);
+  /// Of elements of 1, 2, 4 or 8 bytes.
+  StridedCopy(const ops::ElementMove& move, int64_t size);
+  /// `from` and `to`: where the views begin.
   void run(const void* from, void* to, ThreadTeam& team) const;
 
  private:
