@@ -18,6 +18,7 @@ void add_cuda_rows(Backend& backend);
 void add_cuda_reduce(Backend& backend);
 void add_cuda_loss(Backend& backend);
 void add_cuda_update(Backend& backend);
+void add_cuda_narrow(Backend& backend);
 void add_cuda_gather(Backend& backend);
 void add_cuda_shape(Backend& backend);
 void add_cuda_random(Backend& backend);
