@@ -245,6 +245,34 @@ TEST(CardUpdates, Lamb) {
   });
 }
 
+TEST(CardUpdates, StepsForLargeBatches) {
+  for (const int64_t size : kSizes)
+    for (const double scale : {0.5, static_cast<double>(kInfinity)}) {
+      const HostTensor w = random(DType::kF32, size, 1), g = random(DType::kF32, size, 2, 1e-2),
+                       m = random(DType::kF32, size, 3, 1e-2);
+      check("lion", {w, g, m, scalar(1e-3), scalar(scale)}, {{"beta1", 0.9}, {"beta2", 0.99}, {"weight_decay", 0.1}});
+      check("moving_average", {w, g, scalar(0.99), scalar(scale)}, {});
+      for (const double moment : {0.0, 0.9}) {
+        const auto with_moment = [&](std::vector<HostTensor> scalars) {
+          std::vector<HostTensor> inputs{w, g};
+          if (moment != 0) inputs.push_back(m);
+          inputs.insert(inputs.end(), scalars.begin(), scalars.end());
+          return inputs;
+        };
+        for (const double cap : {0.0, 1.5})
+          check("lars", with_moment({scalar(7), scalar(0.3), scalar(0.1), scalar(scale)}),
+                {{"momentum", moment}, {"weight_decay", 1e-4}, {"trust_coefficient", 1e-3}, {"norm_cap", cap}});
+        for (const double clip : {0.0, 1e-3})
+          check("adafactor_apply", with_moment({scalar(0.7), scalar(3), scalar(0.1), scalar(scale)}),
+                {{"beta1", moment},
+                 {"weight_decay", 1e-2},
+                 {"elements", size},
+                 {"scale_epsilon", 1e-3},
+                 {"clip_threshold", clip}});
+      }
+    }
+}
+
 // --- narrow floats ---
 
 TEST(CardRounding, NarrowAndAccumulate) {

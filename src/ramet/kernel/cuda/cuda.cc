@@ -14,6 +14,7 @@ Backend make_backend() {
   cuda::add_cuda_loss(made);
   cuda::add_cuda_update(made);
   cuda::add_cuda_narrow(made);
+  cuda::add_cuda_step(made);
   cuda::add_cuda_gather(made);
   cuda::add_cuda_shape(made);
   cuda::add_cuda_random(made);

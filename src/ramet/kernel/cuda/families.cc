@@ -59,4 +59,11 @@ CudaGrid grid_for(int64_t count, int threads) {
   return {.x = std::clamp<int64_t>((count + threads - 1) / threads, 1, kMost), .threads = threads};
 }
 
+CudaGrid grid_of_groups(int64_t elements) {
+  constexpr int64_t kThreads = 256, kFull = int64_t{132} * 8 * kThreads;
+  const int64_t groups = (elements + 3) / 4, each = std::clamp<int64_t>(groups / (4 * kFull), 1, 4);
+  const int64_t blocks = (groups + each * kThreads - 1) / (each * kThreads);
+  return {.x = std::clamp<int64_t>(blocks, 1, 1 << 30), .threads = kThreads};
+}
+
 }  // namespace ramet::kernel::cuda

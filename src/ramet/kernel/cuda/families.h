@@ -19,6 +19,7 @@ void add_cuda_reduce(Backend& backend);
 void add_cuda_loss(Backend& backend);
 void add_cuda_update(Backend& backend);
 void add_cuda_narrow(Backend& backend);
+void add_cuda_step(Backend& backend);
 void add_cuda_gather(Backend& backend);
 void add_cuda_shape(Backend& backend);
 void add_cuda_random(Backend& backend);
@@ -59,5 +60,8 @@ void add_card(Backend& backend, CardKernel kernel);
 
 /// Blocks of `threads` for `count` pieces of work in a loop over the grid (kernel.cuh): enough to fill a card, no more.
 CudaGrid grid_for(int64_t count, int threads = 256);
+/// Blocks for `elements` in a loop over the grid, of which a thread takes four at a time: so many that the last ones
+/// leave no part of the card waiting, whatever number of them a processor holds.
+CudaGrid grid_of_groups(int64_t elements);
 
 }  // namespace ramet::kernel::cuda

@@ -7,8 +7,6 @@
 namespace ramet::kernel::cuda {
 namespace {
 
-CudaGrid grid_of(int64_t elements) { return grid_for((elements + 3) / 4); }
-
 /// `narrow` has no sum, `accumulate` has one before the term.
 std::unique_ptr<CudaKernel> make_narrow(const NodeSignature& node) {
   const bool adds = node.op->name == "accumulate";
@@ -28,7 +26,7 @@ std::unique_ptr<CudaKernel> make_narrow(const NodeSignature& node) {
     ramet_device::NarrowArguments a = numbers;
     a.sum = adds ? operands.inputs[0] : nullptr, a.term = operands.inputs[term], a.out = operands.outputs[0];
     if (draws) a.rounding.counter = static_cast<const long long*>(operands.inputs.back());
-    stream.launch(function, grid_of(a.count), a);
+    stream.launch(function, grid_of_groups(a.count), a);
   });
 }
 
@@ -40,7 +38,7 @@ std::unique_ptr<CudaKernel> make_halves(const NodeSignature& node) {
   return std::make_unique<FunctionKernel>([=](CudaStream& stream, const KernelOperands& operands) {
     const auto in = [&](size_t i) { return const_cast<void*>(operands.inputs[i]); };
     const auto out = [&](size_t i) { return operands.outputs[i]; };
-    stream.launch(function, grid_of(count),
+    stream.launch(function, grid_of_groups(count),
                   ramet_device::HalvesArguments{.count = count,
                                                 .whole = joins ? out(0) : in(0),
                                                 .high = joins ? in(0) : out(0),

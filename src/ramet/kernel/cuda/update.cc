@@ -19,15 +19,6 @@ constexpr int64_t kOneBlock = 4096;  // elements up to which one block makes a s
 constexpr int kMostSumBlocks = 132 * 4;
 constexpr int kSumThreads = 256, kFinishThreads = 32 * ops::kExactIntegers;
 
-/// Each thread has few groups: so many blocks that none of the last ones leaves the others waiting, whatever number of
-/// them a processor holds.
-CudaGrid update_grid(int64_t elements) {
-  constexpr int64_t kThreads = 256, kFull = int64_t{132} * 8 * kThreads;
-  const int64_t groups = (elements + kGroup - 1) / kGroup, each = std::clamp<int64_t>(groups / (4 * kFull), 1, 4);
-  return {.x = std::clamp<int64_t>((groups + each * kThreads - 1) / (each * kThreads), 1, 1 << 30),
-          .threads = kThreads};
-}
-
 // --- sums ---
 
 /// The grid of a kernel that sums over `elements`.
@@ -213,7 +204,7 @@ std::unique_ptr<CudaKernel> make_update(const NodeSignature& node) {
     return std::make_unique<FunctionKernel>([=](CudaStream& stream, const KernelOperands& operands) {
       UpdateArguments a = numbers;
       set_operands(at, split, draws, operands, a);
-      stream.launch(function, update_grid(a.count), a);
+      stream.launch(function, grid_of_groups(a.count), a);
     });
   return std::make_unique<FunctionKernel>(
       [=, finish = FinishSums()](CudaStream& stream, const KernelOperands& operands) {

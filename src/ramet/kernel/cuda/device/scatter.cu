@@ -55,14 +55,22 @@ __device__ inline int sum_before(int value, int* room, int* total) {
 /// One block: counters become first places, and rows with many updates are listed.
 RAMET_KERNEL(1024, scatter_scan, ScatterArguments, a) {
   RAMET_SHARED(int, room, 33);
+  constexpr int kRows = 8;  // of a thread at a time
   int done = 0;
-  for (Index from = 0; from < a.rows; from += blockDim.x) {
-    const Index row = from + threadIdx.x;
-    const int count = row < a.rows ? a.first[row] : 0;
-    int total = 0;
-    const int before = sum_before(count, room, &total);
-    if (row < a.rows) a.first[row] = done + before;
-    if (count >= kMany) a.many[1 + atomicAdd(a.many, 1)] = static_cast<int>(row);
+  for (Index from = 0; from < a.rows; from += blockDim.x * kRows) {
+    const Index row = from + static_cast<Index>(threadIdx.x) * kRows;
+    int counts[kRows], sum = 0, total = 0;
+    RAMET_UNROLL
+    for (int k = 0; k < kRows; ++k) counts[k] = row + k < a.rows ? a.first[row + k] : 0;
+    RAMET_UNROLL
+    for (int k = 0; k < kRows; ++k) sum += counts[k];
+    int before = done + sum_before(sum, room, &total);
+    RAMET_UNROLL
+    for (int k = 0; k < kRows; ++k) {
+      if (row + k < a.rows) a.first[row + k] = before;
+      if (counts[k] >= kMany) a.many[1 + atomicAdd(a.many, 1)] = static_cast<int>(row + k);
+      before += counts[k];
+    }
     done += total;
   }
   if (threadIdx.x == 0u) a.first[a.rows] = done;
