@@ -34,15 +34,16 @@ HWY_INLINE void Product(TileProductFunction bf16_product, const TileProduct& pro
     tile_product_f32(product);
 }
 
-/// Values as storage of the compute type: bf16 in the upper half of its lane, rounded to nearest even. NaN stays NaN as
-/// long as it is a quiet one, which is all that arithmetic makes.
+/// Values as storage of the compute type: bf16 in the upper half of its lane, rounded to nearest even. A quiet NaN, which
+/// is all that arithmetic makes, stays one; rounding would carry the 7fffffff of a tensor core into its sign.
 template <typename C>
 HWY_INLINE hn::Vec<U32> Rounded(hn::Vec<F32> value) {
   const U32 du;
   const auto bits = hn::BitCast(du, value);
   if constexpr (sizeof(C) == 4) return bits;
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-  return hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu)));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu)));
+  return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), bits, rounded);
 }
 
 /// Stores what `Rounded` made as elements.
