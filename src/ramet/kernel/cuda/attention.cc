@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "ramet/base/error.h"
 #include "ramet/base/rng.h"
 #include "ramet/kernel/cuda/device/attention_arguments.h"
 #include "ramet/kernel/cuda/families.h"
+#include "ramet/kernel/cuda/print_map.h"
 #include "ramet/ops/attention.h"
 #include "ramet/ops/random_bits.h"
 
@@ -46,16 +46,6 @@ std::optional<LogicalHeads> logical_heads(const AttentionForm& form) {
 }
 
 bool is_wide(DType type) { return type == DType::kF32 || type == DType::kBF16 || type == DType::kF16; }
-
-/// Its name in device/convert.cuh.
-std::string device_type(DType type) {
-  switch (type) {
-    case DType::kF32: return "F32";
-    case DType::kF16: return "F16";
-    case DType::kBF16: return "BF16";
-    default: internal_error("attention", "no operand of " + std::string(name_of(type)));
-  }
-}
 
 std::string refuse_bias_gradient(const AttentionForm& form) {
   if (form.segments) return "the gradient of a bias with segments is not for this kernel";
@@ -112,8 +102,8 @@ class AttentionPlan {
 
   std::vector<std::string> definitions() const {
     const auto flag = [](bool value) { return std::to_string(value ? 1 : 0); };
-    return {"kStorage=" + device_type(form_.dtype),
-            "kBiasStorage=" + device_type(form_.bias_dtype),
+    return {"kStorage=" + storage_of(form_.dtype),
+            "kBiasStorage=" + storage_of(form_.bias_dtype),
             "kTensor=" + flag(is_tensor()),
             "kVectors=" + flag(has_vectors()),
             "kHeadSize=" + std::to_string(padded(form_.head_size)),
