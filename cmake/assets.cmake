@@ -63,17 +63,20 @@ std::span<const PageAsset> embedded_assets() {
   set(${source_variable} ${source} PARENT_SCOPE)
 endfunction()
 
-# Device code of NVIDIA GPUs (kernel/cuda/device/), which is compiled when a program needs it.
+# Device code of NVIDIA GPUs, which is compiled when a program needs it: files that include each other by bare name.
 function(ramet_cuda_device_files source_variable)
-  set(folder ${PROJECT_SOURCE_DIR}/src/ramet/kernel/cuda/device)
-  file(GLOB files RELATIVE ${folder} CONFIGURE_DEPENDS ${folder}/*.cu ${folder}/*.cuh ${folder}/*.h)
+  set(folder ${PROJECT_SOURCE_DIR}/src/ramet)
+  file(GLOB files RELATIVE ${folder} CONFIGURE_DEPENDS
+       ${folder}/kernel/cuda/device/*.cu ${folder}/kernel/cuda/device/*.cuh ${folder}/kernel/cuda/device/*.h
+       ${folder}/device/cuda/*.cu ${folder}/device/cuda/*_arguments.h)
   list(SORT files)
   ramet_embed(ramet_cuda_device_file ${folder} "${files}")
   set(entries)
   set(number 0)
   foreach(file ${files})
     set(symbol ramet_cuda_device_file_${number})
-    string(APPEND entries "      {\"${file}\", {${symbol}, static_cast<size_t>(${symbol}_end - ${symbol})}},\n")
+    get_filename_component(name ${file} NAME)
+    string(APPEND entries "      {\"${name}\", {${symbol}, static_cast<size_t>(${symbol}_end - ${symbol})}},\n")
     math(EXPR number "${number} + 1")
   endforeach()
   set(source ${PROJECT_BINARY_DIR}/cuda_device_files.cc)

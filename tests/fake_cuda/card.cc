@@ -12,7 +12,7 @@
 namespace ramet_fake {
 namespace {
 
-constexpr size_t kPage = 4096;
+constexpr size_t kPage = 4096, kHugePage = 512 * kPage;
 constexpr size_t kGuard = 16 * kPage;
 constexpr int kGarbage = 0xc7;  // fresh memory; as a float: -102,286
 
@@ -42,6 +42,20 @@ bool within(const std::map<uintptr_t, size_t>& blocks, uintptr_t address, size_t
   return address - begin <= size && bytes <= size - (address - begin);
 }
 
+/// Pages between guards, closed; null where there are none. Large blocks lie on huge pages, of which there are few to
+/// open and close.
+unsigned char* map_guarded(size_t mapped) {
+  const size_t alignment = mapped < kHugePage ? kPage : kHugePage, room = mapped + 2 * kGuard + alignment;
+  void* all = mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (all == MAP_FAILED) return nullptr;
+  const auto first = reinterpret_cast<uintptr_t>(all);
+  const uintptr_t data = (first + kGuard + alignment - 1) / alignment * alignment, end = data + mapped + kGuard;
+  if (data - kGuard > first) munmap(all, data - kGuard - first);
+  if (first + room > end) munmap(reinterpret_cast<void*>(end), first + room - end);
+  if (alignment == kHugePage) madvise(reinterpret_cast<void*>(data), mapped, MADV_HUGEPAGE);
+  return reinterpret_cast<unsigned char*>(data);
+}
+
 }  // namespace
 
 const Settings& settings() {
@@ -62,9 +76,8 @@ Result CardMemory::allocate(size_t bytes, DevicePointer* address) {
   const std::lock_guard lock(mutex_);
   if (bytes > settings().memory || used_ > settings().memory - bytes) return kOutOfMemory;
   const size_t mapped = round_up(bytes);
-  void* all = mmap(nullptr, mapped + 2 * kGuard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (all == MAP_FAILED) return kOutOfMemory;
-  auto* data = static_cast<unsigned char*>(all) + kGuard;
+  unsigned char* data = map_guarded(mapped);
+  if (!data) return kOutOfMemory;
   mprotect(data, mapped, PROT_READ | PROT_WRITE);
   std::memset(data, kGarbage, mapped);
   *address = reinterpret_cast<DevicePointer>(data);

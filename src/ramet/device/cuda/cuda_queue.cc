@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ramet/device/cuda/device_files.h"
+#include "ramet/device/cuda/queue_arguments.h"
 #include "ramet/device/host_work.h"
-#include "ramet/kernel/cuda/device/queue_arguments.h"
 
 namespace ramet::device {
 namespace {
