@@ -35,15 +35,17 @@ std::string_view device_text(std::string_view file);
 CudaSource device_source(const std::string& file, std::vector<std::string> definitions = {});
 
 /// A kernel that is one function of its stream and operands.
-class FunctionKernel : public CudaKernel {
+class StreamKernel : public CudaKernel {
  public:
   using Function = std::function<void(CudaStream&, const KernelOperands&)>;
-  explicit FunctionKernel(Function function) : function_(std::move(function)) {}
+  explicit StreamKernel(Function function) : function_(std::move(function)) {}
   void launch(CudaStream& stream, const KernelOperands& operands) const override { function_(stream, operands); }
 
  private:
   Function function_;
 };
+
+using FunctionKernel = StreamKernel;
 
 /// What `add_card` needs of a kernel, as KernelEntry has it. `make` loads functions (load_cuda_function); the others
 /// are asked without a card too.
