@@ -288,6 +288,27 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   siglongjmp(back, signal);
 }
 
+/// A stack for handlers, as a fiber's own may be full.
+class SignalStack {
+ public:
+  ~SignalStack() {
+    const stack_t none{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+    if (room_) sigaltstack(&none, nullptr);
+  }
+  void use() {
+    stack_t now{};
+    sigaltstack(nullptr, &now);
+    if (!(now.ss_flags & SS_DISABLE)) return;
+    if (!room_) room_ = std::make_unique<unsigned char[]>(kBytes);
+    const stack_t stack{.ss_sp = room_.get(), .ss_flags = 0, .ss_size = kBytes};
+    sigaltstack(&stack, nullptr);
+  }
+
+ private:
+  static constexpr size_t kBytes = size_t{64} << 10;
+  std::unique_ptr<unsigned char[]> room_;
+};
+
 /// Handlers, once a process, and a stack for them, once a thread.
 void watch_faults() {
   [[maybe_unused]] static const bool once = [] {
@@ -297,14 +318,8 @@ void watch_faults() {
     for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(signal, &action, &earlier[signal]);
     return true;
   }();
-  thread_local std::unique_ptr<unsigned char[]> room;
-  stack_t now{};
-  sigaltstack(nullptr, &now);
-  if (!(now.ss_flags & SS_DISABLE)) return;
-  constexpr size_t kRoom = size_t{64} << 10;
-  room = std::make_unique<unsigned char[]>(kRoom);
-  const stack_t stack{.ss_sp = room.get(), .ss_flags = 0, .ss_size = kRoom};
-  sigaltstack(&stack, nullptr);
+  thread_local SignalStack stack;
+  stack.use();
 }
 
 std::string text_of_signal(int signal) {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <set>
+#include <utility>
 
 namespace ramet_fake {
 namespace {
@@ -195,7 +196,7 @@ void forget_loss() {
 
 namespace {
 
-// One lock and one bell for all streams: the fake card need not be fast.
+// One lock for all streams, and one bell for whoever waits for work to be done: the fake card need not be fast.
 std::mutex stream_mutex;
 std::condition_variable stream_changed;
 std::set<Stream*>& streams() {
@@ -217,25 +218,44 @@ Stream::~Stream() {
     closed_ = true;
     streams().erase(this);
   }
-  stream_changed.notify_all();
+  given_work_.notify_one();
   thread_.join();
 }
 
+/// Does the first work of the queue, in whichever thread.
+void Stream::do_first(std::unique_lock<std::mutex>& lock) {
+  Work work = std::move(waiting_.front());
+  waiting_.pop_front();
+  busy_ = true;
+  lock.unlock();
+  const bool was_stream = std::exchange(is_stream, true);
+  work();
+  work = nullptr;
+  is_stream = was_stream;
+  lock.lock();
+  busy_ = false;
+  ++done_;
+  stream_changed.notify_all();
+  if (!waiting_.empty() || closed_) given_work_.notify_one();
+}
+
 void Stream::run() {
-  is_stream = true;
   std::unique_lock lock(stream_mutex);
   for (;;) {
-    stream_changed.wait(lock, [&] { return closed_ || !waiting_.empty(); });
+    given_work_.wait(lock, [&] { return !busy_ && (closed_ || !waiting_.empty()); });
     if (waiting_.empty()) return;
-    Work work = std::move(waiting_.front());
-    waiting_.pop_front();
-    lock.unlock();
-    work();
-    work = nullptr;
-    lock.lock();
-    ++done_;
-    stream_changed.notify_all();
+    do_first(lock);
   }
+}
+
+/// Until `done`: a thread that waits does the stream's work itself, which saves handing over to the stream's thread.
+template <typename Done>
+void Stream::drive(std::unique_lock<std::mutex>& lock, const Done& done) {
+  while (!done())
+    if (!busy_ && !waiting_.empty())
+      do_first(lock);
+    else
+      stream_changed.wait(lock);
 }
 
 void Stream::give(Work work) {
@@ -248,10 +268,11 @@ void Stream::give(Work work) {
     waiting_.push_back(std::move(work));
     ++given_;
   }
-  stream_changed.notify_all();
+  given_work_.notify_one();
 }
 
 void Stream::give_moment(std::shared_ptr<Moment> moment) {
+  moment->stream = this;
   give([moment = std::move(moment)] {
     const std::lock_guard lock(stream_mutex);
     moment->come = true;
@@ -260,13 +281,16 @@ void Stream::give_moment(std::shared_ptr<Moment> moment) {
 }
 
 void Stream::wait_for(std::shared_ptr<Moment> moment) {
-  give([moment = std::move(moment)] { wait_for_host(moment); });
+  give([moment = std::move(moment)] {
+    std::unique_lock lock(stream_mutex);
+    stream_changed.wait(lock, [&] { return moment->come; });
+  });
 }
 
 void Stream::synchronize() {
   std::unique_lock lock(stream_mutex);
   const uint64_t number = given_;
-  stream_changed.wait(lock, [&] { return done_ >= number; });
+  drive(lock, [&] { return done_ >= number; });
 }
 
 bool Stream::idle() {
@@ -279,7 +303,7 @@ double Stream::seconds() {
 }
 void Stream::wait_for_host(const std::shared_ptr<Moment>& moment) {
   std::unique_lock lock(stream_mutex);
-  stream_changed.wait(lock, [&] { return moment->come; });
+  if (!moment->come) moment->stream->drive(lock, [&] { return moment->come; });
 }
 bool Stream::come(const std::shared_ptr<Moment>& moment) {
   const std::lock_guard lock(stream_mutex);

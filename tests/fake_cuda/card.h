@@ -71,8 +71,11 @@ void lose(Result result, const std::string& why);
 /// What a process that ends its context and makes another one gets.
 void forget_loss();
 
+class Stream;
+
 /// A moment in a stream's work.
 struct Moment {
+  Stream* stream = nullptr;  ///< lives until the moment has come
   bool come = false;
   double seconds = 0;
 };
@@ -98,7 +101,7 @@ class Stream {
 
   /// Of the card's clock.
   static double seconds();
-  static void wait_for_host(const std::shared_ptr<Moment>& moment);
+  static void wait_for_host(const std::shared_ptr<Moment>& moment);  ///< for the host's threads
   static bool come(const std::shared_ptr<Moment>& moment);
   /// Whether this thread is a stream's: then it may call nothing of the driver.
   static bool in_stream();
@@ -107,10 +110,14 @@ class Stream {
 
  private:
   void run();
+  void do_first(std::unique_lock<std::mutex>& lock);
+  template <typename Done>
+  void drive(std::unique_lock<std::mutex>& lock, const Done& done);
   const bool blocking_;
+  std::condition_variable given_work_;
   std::deque<Work> waiting_;
   uint64_t given_ = 0, done_ = 0;
-  bool closed_ = false;
+  bool closed_ = false, busy_ = false;
   std::thread thread_;
 };
 /// Waits for all streams that wait for the default stream, or for all.
