@@ -9,8 +9,10 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$here/out}
 mkdir -p "$out"
+room=$(mktemp -d)  # runs, and code that was compiled
+trap 'rm -rf "$room"' EXIT
 export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export XDG_CACHE_HOME=$out/cache
+export XDG_CACHE_HOME=$room/cache
 steps=${RAMET_CHECK_STEPS:-3}
 summary=
 failed=0
@@ -38,12 +40,19 @@ tests() {
 
 # hash_of RECIPE DEVICE: the hash of the weights after some steps.
 hash_of() {
-  local log=$out/$1-$2.log
-  timeout 150 "$here/bin/ramet" train "$here/examples/$1.toml" --device "$2" --steps "$steps" --run-dir "$out/runs" \
-    >"$log" 2>"$log.errors"
-  local status=$?
+  local log=$out/$1-$2.log status
+  RAMET_VERBOSE=dispatch timeout -s KILL 150 "$here/bin/ramet" train "$here/examples/$1.toml" --device "$2" \
+    --steps "$steps" --run-dir "$room/runs" >"$log" 2>&1
+  status=$?
   [ $status -eq 0 ] || { echo "status-$status"; return; }
   sed -n 's/^weights //p' "$log"
+}
+
+# What of a run on the card ran on the host, by op; and what does not fit into registers.
+tell_kernels() {
+  echo "   on the host:" $(sed -n 's/^ramet: dispatch \([a-z_0-9]*\) .*-> host:.*/\1/p' "$1" | sort | uniq -c |
+    awk '{ printf "%s %s, ", $1, $2 }')
+  grep '^ramet: cuda ' "$1" | grep -v ' 0 local bytes' | sed 's/^ramet: cuda/   local memory:/'
 }
 
 compare() {
@@ -52,15 +61,16 @@ compare() {
   local between=$SECONDS
   card=$(hash_of "$recipe" cuda)
   echo "== $recipe after $steps steps: hopper-host $host ($((between - began)) s), cuda $card ($((SECONDS - between)) s)"
-  tail -3 "$out/$recipe-cuda.log.errors"
+  tell_kernels "$out/$recipe-cuda.log"
   if [ -n "$host" ] && [ "$host" = "$card" ]; then
     note "$recipe" equal 0
     return
   fi
+  grep -v '^ramet: \(dispatch\|cuda\) ' "$out/$recipe-cuda.log" | tail -5
   note "$recipe" "DIFFERS" 1
   # The card's kernels or the device? With the host's kernels behind the device, only the device is left.
-  card=$(RAMET_KERNELS=host hash_of "$recipe" cuda)
-  echo "   cuda with the host's kernels: $card"
+  mv "$out/$recipe-cuda.log" "$out/$recipe-cuda-card.log"
+  echo "   cuda with the host's kernels: $(RAMET_KERNELS=host hash_of "$recipe" cuda)"
 }
 
 if command -v nvidia-smi >/dev/null; then nvidia-smi --query-gpu=name,driver_version --format=csv,noheader; fi
