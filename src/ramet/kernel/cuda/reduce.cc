@@ -113,7 +113,7 @@ struct LoadedPass {
       stream.launch(reduce, grid(), call);
     }
     if (pass.has_partials())
-      launch_combine(stream, combine, {partials, to, group.outer, pass.chunks, pass.blocks(), group.inner});
+      launch_combine(stream, combine, {partials, to, nullptr, group.outer, pass.chunks, pass.blocks(), group.inner});
   }
 };
 

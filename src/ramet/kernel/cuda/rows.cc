@@ -101,8 +101,9 @@ struct NormGrad {
     }
     stream.launch(rows, {.x = chunks.chunks * chunks.blocks, .threads = threads}, call);
     if (in_order) return;
-    launch_combine(stream, combine, {call.gain_sums, dgain, 1, chunks.chunks, chunks.blocks, width});
-    if (centered) launch_combine(stream, combine, {call.bias_sums, dbias, 1, chunks.chunks, chunks.blocks, width});
+    // The sums for the bias lie behind those for the gain.
+    launch_combine(stream, combine,
+                   {call.gain_sums, dgain, dbias, centered ? 2 : 1, chunks.chunks, chunks.blocks, width});
   }
 
   ramet_device::NormGradArguments arguments(const KernelOperands& operands) const {

@@ -33,9 +33,10 @@ __device__ __forceinline__ void combine_columns(const CombineArguments& a) {
     if (warp == 0) all.push(combine_leaves(parts + lane, 0, used, 32), join_two);
     __syncthreads();
   }
-  if (warp == 0 && result < results)
-    static_cast<kOutType::Stored*>(a.to)[result] =
-        kOutType::narrow(a.blocks > 0 ? all.result(join_two) : kJoin::start());
+  if (warp != 0 || result >= results) return;
+  const bool apart = a.second != nullptr && result >= a.inner;
+  auto* to = static_cast<kOutType::Stored*>(apart ? a.second : a.to) + (apart ? result - a.inner : result);
+  *to = kOutType::narrow(a.blocks > 0 ? all.result(join_two) : kJoin::start());
 }
 
 }  // namespace ramet_device

@@ -20,6 +20,7 @@ struct ReduceArguments {
 struct CombineArguments {
   const float* from;  ///< [outer, chunks, blocks, inner]
   void* to;           ///< [outer, inner]
+  void* second;       ///< where outer is 2: [inner], the results of the second, or none: they lie behind the first's
   long long outer, chunks, blocks, inner;
 };
 
