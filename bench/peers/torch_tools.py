@@ -5,8 +5,11 @@ import resource
 
 import torch
 
-# What scaled_dot_product_attention calls on a CPU. It takes the fused kernel where it can, and never with dropout.
+# What scaled_dot_product_attention calls. On a CPU it takes the fused kernel where it can, and never with dropout.
 ATTENTION = {
+    "aten::_scaled_dot_product_flash_attention": "fused (flash)",
+    "aten::_scaled_dot_product_cudnn_attention": "fused (cuDNN)",
+    "aten::_scaled_dot_product_efficient_attention": "fused (memory-efficient)",
     "aten::_scaled_dot_product_flash_attention_for_cpu": "fused (flash)",
     "aten::_scaled_dot_product_attention_math": "unfused (math)",
 }
@@ -30,6 +33,17 @@ def memory():
     """The largest resident size of the process so far, and the interpreter's and the libraries' share of it: what was
     there when everything was imported."""
     return {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "imported_bytes": imported_bytes}
+
+
+def card_memory():
+    """The most that tensors took of the card's memory at once (the allocator keeps more: `reserved_bytes`)."""
+    return {"peak_bytes": torch.cuda.max_memory_allocated(), "reserved_bytes": torch.cuda.max_memory_reserved(), "imported_bytes": 0}
+
+
+def wait_for(device):
+    """Until the device has done what it was given."""
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
 def attention_path(call):

@@ -13,7 +13,7 @@ import time
 import torch
 
 from torch_models import Bert, Gpt2, parameter_groups
-from torch_tools import attention_path, memory
+from torch_tools import attention_path, card_memory, memory, wait_for
 
 PADDING, CLASSIFY, SEPARATOR, MASK, SPECIAL = 0, 2, 3, 4, 5  # special tokens of BERT, and how many there are
 
@@ -72,19 +72,21 @@ def main():
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     args = parser.parse_args()
 
     torch.set_num_threads(args.threads)
+    torch.set_float32_matmul_precision("highest")
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(1)
     vocab = 30522 if args.model == "bert" else 50257
     make, make_batch = (Bert, bert_batch) if args.model == "bert" else (Gpt2, causal_batch)
-    model = make(args.preset, vocab=vocab, dropout=args.dropout, attention_dropout=args.dropout).train()
+    model = make(args.preset, vocab=vocab, dropout=args.dropout, attention_dropout=args.dropout).train().to(args.device)
     optimizer = torch.optim.AdamW(parameter_groups(model, 0.01), lr=1e-4, fused=True)
     forward = torch.compile(model) if args.compile else model
 
     def step(batch):
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.precision == "bf16"):
+        with torch.autocast(args.device, dtype=torch.bfloat16, enabled=args.precision == "bf16"):
             loss = forward(batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -94,15 +96,18 @@ def main():
 
     seconds = []
     for number in range(args.warmup + args.steps):
-        batch = make_batch(args, vocab, generator)
+        batch = {key: tensor.to(args.device) for key, tensor in make_batch(args, vocab, generator).items()}
+        wait_for(args.device)
         start = time.perf_counter()
         loss = step(batch)
+        wait_for(args.device)
         if number >= args.warmup:
             seconds.append(time.perf_counter() - start)
-    used = memory()
+    used = memory() if args.device == "cpu" else card_memory()
     median = statistics.median(seconds)
     print(json.dumps({
         "peer": f"torch {torch.__version__}" + (" compiled" if args.compile else " eager"),
+        "device": args.device if args.device == "cpu" else torch.cuda.get_device_name(),
         "step_seconds": median, "step_seconds_min": min(seconds), "step_seconds_max": max(seconds),
         "tokens_per_second": args.micro_batch * args.sequence / median,
         **used, "attention": attention_path(lambda: step(batch)), "dropout": args.dropout,
