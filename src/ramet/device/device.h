@@ -151,6 +151,8 @@ class Device {
   virtual bool addressable() const = 0;
   /// What `Backend::make` is given as its number of threads.
   virtual int threads() const = 0;
+  /// Whether the replay of a recorded list costs less than giving its work once more.
+  virtual bool gains_by_replay() const { return false; }
   virtual std::unique_ptr<Queue> make_queue() = 0;
 
   /// Throws Error (kFailure) when there is not so much; `what` is whose memory it is, in that message.

@@ -25,6 +25,8 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual void run(const KernelContext& context) const = 0;
+  /// Whether a queue can record it for replays (Queue::begin_capture).
+  virtual bool recordable() const { return true; }
 };
 
 }  // namespace ramet::device

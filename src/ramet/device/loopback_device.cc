@@ -136,6 +136,7 @@ class LoopbackDevice final : public Device {
   // are slow, and do not wait for its queues.
   bool addressable() const override { return false; }
   int threads() const override { return threads_; }
+  bool gains_by_replay() const override { return true; }
   std::unique_ptr<Queue> make_queue() override;
 
   using Device::check_range;

@@ -304,8 +304,56 @@ void EngineState::set_operands(CallTable& table, const ProgramStep& step) const 
 
 void EngineState::run_calls(int32_t segment, size_t begin, size_t end) {
   if (profiling_) return run_timed(segment, begin, end);
-  const CallTable& table = tables_[static_cast<size_t>(segment)];
+  if (device_->gains_by_replay()) return run_recorded(segment, begin, end);
+  give_calls(tables_[static_cast<size_t>(segment)], begin, end);
+}
+
+void EngineState::give_calls(const CallTable& table, size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) run_call(table.calls[i]);
+}
+
+bool EngineState::is_recordable(const CallTable& table, size_t begin, size_t end) const {
+  return std::all_of(
+      table.calls.begin() + static_cast<std::ptrdiff_t>(begin), table.calls.begin() + static_cast<std::ptrdiff_t>(end),
+      [](const BoundCall& call) { return call.collective < 0 && (!call.kernel || call.kernel->recordable()); });
+}
+
+/// Runs calls between which the host has nothing to do by replays; others, and all calls the first time, one by one. A
+/// run with collectives is recorded in the stretches between them.
+void EngineState::run_recorded(int32_t segment, size_t begin, size_t end) {
+  constexpr size_t kLeast = 4;             // calls that a replay is worth
+  constexpr size_t kMostRecordings = 512;  // each takes memory of the device's driver
+  const CallTable& table = tables_[static_cast<size_t>(segment)];
+  for (size_t first = begin; first < end;) {
+    size_t last = first;
+    while (last < end && is_recordable(table, last, last + 1)) ++last;
+    if (last - first < kLeast) {
+      last = std::max(last, first + 1);
+      give_calls(table, first, last);
+    } else {
+      const std::array<int64_t, 5> key{segment, table.slot, table.micro, static_cast<int64_t>(first),
+                                       static_cast<int64_t>(last)};
+      RecordedCalls* known = recorded_.contains(key) || recorded_.size() < kMostRecordings ? &recorded_[key] : nullptr;
+      if (known && known->seen && !known->program) known->program = record(table, first, last);
+      if (known && known->program)
+        queue_->replay(*known->program);
+      else
+        give_calls(table, first, last);
+      if (known) known->seen = true;
+    }
+    first = last;
+  }
+}
+
+std::unique_ptr<CapturedProgram> EngineState::record(const CallTable& table, size_t begin, size_t end) {
+  queue_->begin_capture();
+  try {
+    give_calls(table, begin, end);
+  } catch (...) {
+    queue_->end_capture();
+    throw;
+  }
+  return queue_->end_capture();
 }
 
 void EngineState::run_timed(int32_t segment, size_t begin, size_t end) {

@@ -42,6 +42,13 @@ struct CallTable {
   int32_t slot = 0, micro = 0;          ///< for which `operands` are set
 };
 
+/// A run of a segment's instructions with the addresses of one slot and micro-batch, recorded when it comes a second
+/// time.
+struct RecordedCalls {
+  bool seen = false;
+  std::unique_ptr<CapturedProgram> program;
+};
+
 /// A scalar result that ends the step when it is not finite.
 struct Guard {
   int32_t after = 0;  ///< instruction that makes it
@@ -160,6 +167,10 @@ class EngineState final : private FeedSink {
   void run_calls(int32_t segment, size_t begin, size_t end);
   void run_timed(int32_t segment, size_t begin, size_t end);
   void run_call(const BoundCall& call);
+  void give_calls(const CallTable& table, size_t begin, size_t end);
+  bool is_recordable(const CallTable& table, size_t begin, size_t end) const;
+  std::unique_ptr<CapturedProgram> record(const CallTable& table, size_t begin, size_t end);
+  void run_recorded(int32_t segment, size_t begin, size_t end);
   void run_collective(const BoundCall& call);
   template <typename Meet>
   void exchange(const std::byte* in, int64_t in_bytes, std::byte* out, int64_t out_bytes, const Meet& meet);
@@ -188,9 +199,10 @@ class EngineState final : private FeedSink {
   void each_run(const StatePlace& state, int64_t offset, int64_t size, const Visit& visit) const;
 
   const Backend* backend_ = nullptr;
-  DeviceMemory result_memory_;                    // pinned: results of a step, where their views look
-  std::vector<std::byte> scalar_room_;            // of the largest scalar input
-  std::vector<std::unique_ptr<Kernel>> kernels_;  // by call
+  DeviceMemory result_memory_;                                // pinned: results of a step, where their views look
+  std::vector<std::byte> scalar_room_;                        // of the largest scalar input
+  std::vector<std::unique_ptr<Kernel>> kernels_;              // by call
+  std::map<std::array<int64_t, 5>, RecordedCalls> recorded_;  // by segment, slot, micro-batch, first and last call
   // All work of the programs. Goes before what it works on.
   std::unique_ptr<Queue> queue_;
   std::unique_ptr<Staging> staging_;
