@@ -16,6 +16,7 @@ class CudaDevice final : public Device {
 
   std::string_view name() const override { return "cuda"; }
   bool addressable() const override { return false; }
+  bool gains_by_replay() const override { return true; }
   int threads() const override { return team_.size(); }
   std::unique_ptr<Queue> make_queue() override;
 

@@ -18,6 +18,7 @@ class HostKernel final : public CudaKernel {
     for (const TensorType& type : node.outputs) output_bytes_.push_back(type.bytes());
   }
 
+  bool recordable() const override { return false; }
   void launch(CudaStream& stream, const KernelOperands& operands) const override {
     Places places;
     for (size_t i = 0; i < input_bytes_.size(); ++i) places.add(operands.inputs[i], input_bytes_[i]);
