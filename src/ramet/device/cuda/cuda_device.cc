@@ -1,5 +1,6 @@
 #include "ramet/device/cuda/cuda_device.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -67,7 +68,17 @@ int64_t available_cuda_memory() {
   return static_cast<int64_t>(left);
 }
 
-CudaDevice::CudaDevice(int threads) : team_(threads), shared_(std::make_shared<CudaShared>()) {
+namespace {
+
+bool graphs_wanted() {
+  const char* chosen = std::getenv("RAMET_CUDA_GRAPHS");
+  return !chosen || std::string_view(chosen) != "off";
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(int threads)
+    : team_(threads), graphs_(graphs_wanted()), shared_(std::make_shared<CudaShared>()) {
   cuda_card();
   cuda_driver().stream_create(&stream_, kCuStreamNonBlocking);
   shared_->device_slots = make_slots(Memory::kDevice);

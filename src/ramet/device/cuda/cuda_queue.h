@@ -16,7 +16,8 @@ class CudaDevice final : public Device {
 
   std::string_view name() const override { return "cuda"; }
   bool addressable() const override { return false; }
-  bool gains_by_replay() const override { return true; }
+  /// Unless RAMET_CUDA_GRAPHS=off, for whoever looks for a fault.
+  bool gains_by_replay() const override { return graphs_; }
   int threads() const override { return team_.size(); }
   std::unique_ptr<Queue> make_queue() override;
 
@@ -34,6 +35,7 @@ class CudaDevice final : public Device {
   std::byte* allocate_aligned(int64_t bytes, Memory kind, const char* what);
 
   ThreadTeam team_;
+  const bool graphs_;
   CuStream stream_ = nullptr;  // for zeroing
   std::shared_ptr<CudaShared> shared_;
   std::map<std::byte*, void*> begins_;  // of blocks that had to be aligned
