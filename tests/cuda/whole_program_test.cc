@@ -4,10 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "cuda/card_tools.h"
+#include "ramet/device/cuda/cuda_device.h"
 #include "ramet/recipe/prepare.h"
 #include "ramet/train/checkpoint.h"
 #include "ramet/train/training.h"
 #include "support/temporary.h"
+#include "support/test_card.h"
 #include "support/trained.h"
 
 // Whole trainings on the card have the losses, norms and weights of the class `hopper` on the host, on every layout.
@@ -75,6 +78,18 @@ TEST(WholeProgram, HasOneResultOnEveryLayout) {
     SCOPED_TRACE(layout);
     expect_same(train_on("cuda", "bert", "bf16", layout), expected);
   }
+}
+
+/// To the byte, beside the place for reports of faults.
+TEST(WholeProgram, TakesThePlannedMemory) {
+  if (has_real_card()) GTEST_SKIP() << "a true driver gives whole pages, and takes memory for code";
+  constexpr int64_t kFaults = 1 << 16;
+  card_device();
+  const int64_t before = device::available_cuda_memory();
+  Training training = training_of(recipe("bert", "bf16", ""), "cuda");
+  training.initialize();
+  training.step();
+  EXPECT_EQ(before - device::available_cuda_memory(), training.planned_bytes() + kFaults);
 }
 
 /// Saved on the card after the first step and taken up again by the card, and by the host.

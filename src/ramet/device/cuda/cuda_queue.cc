@@ -76,9 +76,12 @@ void CudaQueue::copy_in(std::byte* to, const void* from, int64_t bytes) {
   const bool pinned = device_.is_pinned(from, bytes);
   if (!pinned) refuse_in_capture("copy_in from plain memory");
   if (bytes == 0) return;
+  cuda_card().make_current();
+  const bool staged = !pinned && bytes <= StagedCopies::kMost;
+  if (staged) from = staged_.stage(*timeline_, from, bytes);
   begin_work();
   cuda_driver().memcpy_htod_async(address_of(to), from, static_cast<size_t>(bytes), stream_);
-  if (!pinned) cuda_driver().stream_synchronize(stream_);  // the driver may read it until then
+  if (!pinned && !staged) cuda_driver().stream_synchronize(stream_);  // the driver may read it until then
 }
 
 void CudaQueue::copy_out(void* to, const std::byte* from, int64_t bytes) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ramet/device/cuda/cuda_kernel.h"
+#include "ramet/device/cuda/staged_copies.h"
 #include "ramet/device/cuda/timeline.h"
 
 namespace ramet::device {
@@ -110,6 +111,7 @@ class CudaQueue final : public Queue, public CudaStream {
   std::unique_ptr<CudaProgram> program_;           // while recording
   std::map<std::string, CudaFunction> functions_;  // of queue.cu
   DeviceMemory room_;
+  StagedCopies staged_;
 };
 
 }  // namespace ramet::device

@@ -5,8 +5,8 @@
 
 namespace ramet::device {
 
-/// A file of device code that is built into the library (kernel/cuda/device/ and queue.cu; cmake/assets.cmake). The files
-/// include each other by name.
+/// A file of device code that is built into the library (kernel/cuda/device/ and queue.cu; cmake/assets.cmake). The
+/// files include each other by name.
 struct CudaDeviceFile {
   std::string_view name;  ///< "rows.cu"
   std::string_view text;

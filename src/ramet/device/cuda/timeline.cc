@@ -79,7 +79,7 @@ bool CudaTimeline::done(uint64_t number) {
   return true;
 }
 
-void CudaTimeline::wait(uint64_t number) {
+void CudaTimeline::reach(uint64_t number) {
   CuEvent event = nullptr;
   {
     const std::lock_guard lock(shared_->mutex);
@@ -87,6 +87,10 @@ void CudaTimeline::wait(uint64_t number) {
   }
   // Not under the lock. Where a follower settles the mark meanwhile, the event may serve again, and this waits longer.
   if (event) cuda_driver().event_synchronize(event);
+}
+
+void CudaTimeline::wait(uint64_t number) {
+  reach(number);
   {
     const std::lock_guard lock(shared_->mutex);
     settle(number);

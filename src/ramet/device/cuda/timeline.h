@@ -45,7 +45,9 @@ class CudaTimeline {
   /// The number of the place behind all work that was given.
   uint64_t mark();
   bool done(uint64_t number);
-  /// Blocks the host until the place has come; throws what failed at it or before it, once.
+  /// Blocks the host until the place has come.
+  void reach(uint64_t number);
+  /// The same, and throws what failed at it or before it, once.
   void wait(uint64_t number);
   /// Waits for the stream, before it goes.
   void close();
