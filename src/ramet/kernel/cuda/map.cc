@@ -83,6 +83,12 @@ void fill_draws(const MapPlan& plan, int64_t elements, Arguments* arguments) {
   }
 }
 
+/// Tiles of columns in a row of a map with sums over rows.
+int64_t column_tiles(const MapPlan& plan) {
+  const int columns = plan.tile_columns();
+  return (plan.space.columns + columns - 1) / columns;
+}
+
 /// All but the operands.
 template <class Arguments>
 Arguments arguments_of(const MapPlan& plan, const std::optional<Position>& position) {
@@ -95,6 +101,7 @@ Arguments arguments_of(const MapPlan& plan, const std::optional<Position>& posit
     std::copy(space.inputs[i].strides.begin(), space.inputs[i].strides.end(), arguments.strides[i]);
   const std::vector<float> immediates = map_immediates(plan.program);
   std::copy(immediates.begin(), immediates.end(), arguments.immediates);
+  if (space.sums_rows) arguments.tiles = ramet_device::divider_of(column_tiles(plan));
   if (position) fill_draws(plan, position->logical_elements(), &arguments);
   if constexpr (std::is_same_v<Arguments, PlacedMap>) arguments.place = place_of(*position);
   return arguments;
@@ -142,20 +149,18 @@ class MapKernel : public CudaKernel {
     std::copy(operands.inputs.begin(), operands.inputs.end(), arguments.inputs);
     std::copy(operands.outputs.begin(), operands.outputs.end(), arguments.outputs);
     arguments.sums = static_cast<float*>(operands.scratch);
-    for (const auto& [pass, function] : passes_) {
-      arguments.packs = ramet_device::divider_of(plan_.space.columns / plan_.pack(pass));
-      stream.launch(function, grid_of(pass), arguments);
-    }
+    for (const auto& [pass, function] : passes_) stream.launch(function, grid_of(pass), arguments);
     const std::vector<size_t> outputs = row_sums(plan_);
     for (size_t i = 0; i < outputs.size(); ++i) join_rows(stream, operands, i, outputs[i]);
   }
 
  private:
   CudaGrid grid_of(MapPlan::Pass pass) const {
+    constexpr int64_t kThreads = 256;  // of a block, as grid_for has them
     const MapSpace& space = plan_.space;
     if (pass == MapPlan::Pass::kLast) return grid_for(space.rows * kReduceLanes);
     const int64_t pack = plan_.pack(pass);
-    if (pass == MapPlan::Pass::kRows) return grid_for(row_blocks(space) * (space.columns / pack));
+    if (pass == MapPlan::Pass::kRows) return grid_for(row_blocks(space) * column_tiles(plan_) * kThreads);
     return grid_for((space.elements + pack - 1) / pack);
   }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "ramet/base/error.h"
+#include "ramet/ops/reduce_order.h"
 
 namespace ramet::kernel::cuda {
 namespace {
@@ -167,11 +168,21 @@ int MapPlan::pack(Pass pass) const {
     if (space.inputs[i].full) least = std::min(least, size_of(inputs[i]));
   for (size_t i = 0; i < outputs.size(); ++i)
     if (program.outputs[i].reduce == Reduce::kNone) least = std::min(least, size_of(outputs[i]));
-  int pack = static_cast<int>(std::clamp<size_t>(16 / least, 2, pass == Pass::kRows ? 4 : 8));
+  int pack = static_cast<int>(std::clamp<size_t>(16 / least, 2, 8));
   if (program.draws()) pack = 8;  // a block of draws
   if (pass == Pass::kRows)
     while (space.columns % pack != 0) pack /= 2;
   return pack;
+}
+
+int MapPlan::tile_columns() const {
+  int64_t sums = 0;
+  for (const MapProgram::Output& output : program.outputs) sums += output.reduce == Reduce::kSumRows;
+  constexpr int64_t kMostFloats = 8192, kMostColumns = 64;  // of a block's memory
+  int64_t columns = pack(Pass::kRows);
+  while (columns < std::min(space.columns, kMostColumns) && 2 * columns * kReduceRows * sums <= kMostFloats)
+    columns *= 2;
+  return static_cast<int>(columns);
 }
 
 namespace {
@@ -238,30 +249,34 @@ class PassPrinter {
     line("}}");
   }
 
-  // Blocks of rows times packs of a row; each chain of sums is one thread's.
+  // Tiles of 64 rows and some columns, a block of threads each: all threads make elements, then one a column sums them.
   void print_rows() {
-    line("const Index blocks = (a.rows + kSumRows - 1) / kSumRows;");
-    line("for (Index work = first_index(); work < blocks * a.packs.divisor; work += index_step()) {{");
-    line("Index block = work;");
-    line("const Index column = take_digit<kFast>(block, a.packs) * kPack, count = kPack;");
-    line("const Index stop = min(a.rows, (block + 1) * kSumRows);");
-    // -0 and a number are that number, -0 too.
+    const int columns = plan_.tile_columns();
+    line("constexpr int kColumns = {}, kPacks = kColumns / kPack;", columns);
     for (size_t i = 0; i < plan_.outputs.size(); ++i)
-      if (sums(i)) {
-        line("float sum{}[kPack];", i);
-        line("RAMET_UNROLL for (int i = 0; i < kPack; ++i) sum{}[i] = -0.0f;", i);
-      }
-    line("for (Index row = block * kSumRows; row < stop; ++row) {{");
+      if (sums(i)) line("RAMET_SHARED(float, sum{}, kSumRows * kColumns);", i);
+    line("const Index blocks = (a.rows + kSumRows - 1) / kSumRows;");
+    line("for (Index work = blockIdx.x; work < blocks * a.tiles.divisor; work += gridDim.x) {{");
+    line("Index block = work;");
+    line("const Index first = take_digit<kFast>(block, a.tiles) * kColumns;");
+    line("const Index rows = min(a.rows - block * kSumRows, kSumRows);");
+    line("for (int pack = threadIdx.x; pack < rows * kPacks; pack += 256) {{");
+    line("const int in_tile = pack * kPack;");
+    line("const Index row = block * kSumRows + in_tile / kColumns, column = first + in_tile % kColumns;");
+    line("constexpr Index count = kPack;");
     line("const Index at = row * a.columns + column;");
+    line("if (column >= a.columns) continue;");
     print_row_offsets();
     print_loads("at");
     print_body("at");
     line("}}");
+    line("__syncthreads();");
     int summed = 0;
     for (size_t i = 0; i < plan_.outputs.size(); ++i)
       if (sums(i))
-        line("store_pack<F32, kPack>(a.sums + {} * blocks * a.columns, block * a.columns + column, count, sum{});",
-             summed++, i);
+        line("sum_tile<kColumns>(sum{0}, rows, a.sums + ({1} * blocks + block) * a.columns, first, a.columns);", i,
+             summed++);
+    line("__syncthreads();");
     line("}}");
   }
 
@@ -274,7 +289,7 @@ class PassPrinter {
     line("const Index columns = row < a.rows ? a.columns : 0;");
     print_row_offsets();
     for (size_t i = 0; i < plan_.outputs.size(); ++i)
-      if (sums(i)) line("float sum{}[1] = {{0.0f}};", i);
+      if (sums(i)) line("float sum{} = 0.0f;", i);
     line("for (Index column = lane; column < columns; column += 16) {{");
     line("const Index at = row * a.columns + column;");
     print_loads("at");
@@ -282,7 +297,7 @@ class PassPrinter {
     line("}}");
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       if (!sums(i)) continue;
-      line("const float total{0} = sum_of_lanes(sum{0}[0]);", i);
+      line("const float total{0} = sum_of_lanes(sum{0});", i);
       line("if (lane == 0 && row < a.rows) store_one<{0}>(a.outputs[{1}], row, total{1});",
            storage_of(plan_.outputs[i]), i);
     }
@@ -388,8 +403,10 @@ class PassPrinter {
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       if (!plan_.writes(pass_, i)) continue;
       const int value = plan_.program.outputs[i].value;
-      if (sums(i))
-        line("sum{0}[i] = sum{0}[i] + v{1};", i, value);
+      if (sums(i) && pass_ == Pass::kRows)
+        line("sum{}[in_tile + i] = v{};", i, value);
+      else if (sums(i))
+        line("sum{0} = sum{0} + v{1};", i, value);
       else
         line("y{}[i] = v{};", i, value);
     }

@@ -48,6 +48,8 @@ struct MapPlan {
   bool writes(Pass pass, size_t output) const;
   /// Elements that a thread of a pass has at once.
   int pack(Pass pass) const;
+  /// Columns that a block of threads of the pass kRows has at once.
+  int tile_columns() const;
   /// CUDA text with one kernel, "map", whose arguments are an `arguments` ("SmallMap") of device/map_arguments.h.
   std::string text(Pass pass, const std::string& arguments) const;
 };

@@ -30,7 +30,7 @@ struct MapArguments {
   float* sums;  ///< of blocks of rows: [summed output, block, column]
   long long elements, rows, columns;
   Divider extents[kDims];             ///< of the collapsed space
-  Divider packs;                      ///< packs of elements in a row
+  Divider tiles;                      ///< of columns (MapPlan::tile_columns), in a row
   long long strides[kInputs][kDims];  ///< in elements
   float immediates[kImmediates];
   MapDraw draws[kDraws];

@@ -54,6 +54,21 @@ class MapDrawing {
 
 // --- sums ---
 
+/// Sums over the rows of a tile of a block's memory, one chain a column, to columns from `first` on of a row of sums.
+template <int kColumns>
+__device__ __forceinline__ void sum_tile(const float* tile, Index rows, float* sums, Index first, Index columns) {
+  const int column = static_cast<int>(threadIdx.x);
+  if (column >= kColumns || first + column >= columns) return;
+  float sum = tile[column];
+  if (rows == kSumRows) {
+    RAMET_UNROLL
+    for (int row = 1; row < kSumRows; ++row) sum += tile[row * kColumns + column];
+  } else {
+    for (int row = 1; row < rows; ++row) sum += tile[row * kColumns + column];
+  }
+  sums[first + column] = sum;
+}
+
 /// The sum of the 16 lanes of a half-warp, in the first one's; all lanes of the warp must come here.
 __device__ __forceinline__ float sum_of_lanes(float value) {
   RAMET_UNROLL
