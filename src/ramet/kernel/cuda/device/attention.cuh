@@ -58,16 +58,21 @@ __device__ __forceinline__ int pair_column() { return static_cast<int>(threadIdx
 template <int kCount, int kSize>
 __device__ __forceinline__ void load_tile(Operand* to, const Stored* from, int stride, int rows, int size) {
 #if kVectors
-  constexpr int kPieces = kSize / kEach, kTurns = (kCount * kPieces + kThreads - 1) / kThreads;
-  constexpr bool kKeeps = kThreads % kPieces == 0;
+  constexpr int kPieces = kSize / kEach;
   const int thread = static_cast<int>(threadIdx.x);
-  RAMET_UNROLL
-  for (int turn = 0; turn < kTurns; ++turn) {
-    const int row = kKeeps ? thread / kPieces + turn * (kThreads / kPieces) : (thread + turn * kThreads) / kPieces;
-    const int column = (kKeeps ? thread : thread + turn * kThreads) % kPieces * kEach;
-    if (kCount * kPieces % kThreads != 0 && row >= kCount) break;
-    const bool there = row < rows && column < size;
-    copy_16_async(to + row * kPitch<kSize> + column, from + (there ? row * stride + column : 0), there);
+  if constexpr (kThreads % kPieces == 0) {
+    constexpr int kStride = kThreads / kPieces;
+    const int row = thread / kPieces, column = thread % kPieces * kEach;
+    to += row * kPitch<kSize> + column;
+    rows = column < size ? rows : 0;
+    RAMET_UNROLL
+    for (int at = 0; at < kCount; at += kStride)
+      copy_16_async(to + at * kPitch<kSize>, from + ((row + at) * stride + column), row + at < rows);
+  } else {
+    for (int i = thread; i < kCount * kPieces; i += kThreads) {
+      const int row = i / kPieces, column = i % kPieces * kEach;
+      copy_16_async(to + row * kPitch<kSize> + column, from + row * stride + column, row < rows && column < size);
+    }
   }
 #else
   for (int i = static_cast<int>(threadIdx.x); i < kCount * kSize; i += kThreads) {
@@ -143,10 +148,10 @@ __device__ __forceinline__ void multiply_rows(float (&values)[kTiles][4], const 
     load_16x16(left, a + k, kPitch<kSize>);
     RAMET_UNROLL
     for (int n = 0; n < kTiles; n += 2) {
-      unsigned both[4];
-      load_16x16(both, b + n * 8 * kPitch<kSize> + k, kPitch<kSize>);
-      multiply_add<TensorType::kBf16>(values[n], left, {both[0], both[2]});
-      multiply_add<TensorType::kBf16>(values[n + 1], left, {both[1], both[3]});
+      unsigned first[2], second[2];
+      load_columns(first, second, b + n * 8 * kPitch<kSize> + k, kPitch<kSize>);
+      multiply_add<TensorType::kBf16>(values[n], left, first);
+      multiply_add<TensorType::kBf16>(values[n + 1], left, second);
     }
   }
 }
@@ -168,10 +173,10 @@ class LeftFactor {
     for (int k = 0; k < kColumns; k += 16) {
       RAMET_UNROLL
       for (int n = 0; n < kSize / 8; n += 2) {
-        unsigned both[4];
-        load_16x16_transposed(both, b + k * kPitch<kSize> + n * 8, kPitch<kSize>);
-        multiply_add<TensorType::kBf16>(sums[n], fragments_[k / 16], {both[0], both[2]});
-        multiply_add<TensorType::kBf16>(sums[n + 1], fragments_[k / 16], {both[1], both[3]});
+        unsigned first[2], second[2];
+        load_columns_transposed(first, second, b + k * kPitch<kSize> + n * 8, kPitch<kSize>);
+        multiply_add<TensorType::kBf16>(sums[n], fragments_[k / 16], first);
+        multiply_add<TensorType::kBf16>(sums[n + 1], fragments_[k / 16], second);
       }
     }
   }

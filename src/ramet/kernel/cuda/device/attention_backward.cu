@@ -94,39 +94,43 @@ class KeyGradients {
     delta = lse + 2 * kRows;
     keep = reinterpret_cast<unsigned*>(delta + 2 * kRows);
     factors = reinterpret_cast<float*>(keep + 4 * kRows);
-    group = a.heads / a.key_heads;
     first = first_query(a, place.first);
-    tiles = most_of(0, end_query(a, place, place.first) - first) / kRows;
-    key_row = place.first + warp_index() * 16 + group_row();
+    end = end_query(a, place, place.first);
   }
 
   __device__ __forceinline__ void run() {
-    const int there = least(kRows, place.length - place.first), count = tiles * group;
+    const int there = least(kRows, place.length - place.first);
     float dkey[kHeadSize / 8][4], dvalue[kValueSize / 8][4];
     clear(dkey);
     clear(dvalue);
-    hidden[0] = key_term(a, place, key_row) != 0.0f;
-    hidden[1] = key_term(a, place, key_row + 8) != 0.0f;
+#if kKeyMask
+    hidden_[0] = key_term(a, place, key_row()) != 0.0f;
+    hidden_[1] = key_term(a, place, key_row() + 8) != 0.0f;
+#endif
     load_tile<kRows, kHeadSize>(keys, static_cast<const Stored*>(a.key) + key_at(a, place, place.first), a.key_stride,
                                 there, a.head_size);
     load_tile<kRows, kValueSize>(values, static_cast<const Stored*>(a.value) + value_at(a, place, place.first),
                                  a.value_stride, there, a.value_size);
-    if (count > 0) {
-      begin_tile(0);
-      write_statistics(0, read_statistics(0));
+    const int heads = place.head + a.heads / a.key_heads;  // end of the group
+    QueryTile tile = {first < end ? place.head : heads, first, 0};
+    if (tile.head < heads) {
+      begin_tile(tile);
+      write_statistics(tile, read_statistics(tile));
     }
     commit_copies();
-    for (int i = 0; i < count; ++i) {
+    while (tile.head < heads) {
       wait_for_copies<0>();
       __syncthreads();
-      Statistics next = {};
-      if (i + 1 < count) {
-        begin_tile(i + 1);
-        next = read_statistics(i + 1);
+      const QueryTile next = behind(tile);
+      Statistics coming = {};
+      if (next.head < heads) {
+        begin_tile(next);
+        coming = read_statistics(next);
       }
       commit_copies();
-      for (int half = 0; half < kRows; half += kStep) add_columns(i, half, dkey, dvalue);
-      if (i + 1 < count) write_statistics(i + 1, next);
+      for (int half = 0; half < kRows; half += kStep) add_columns(tile, half, dkey, dvalue);
+      tile = next;
+      if (tile.head < heads) write_statistics(tile, coming);
     }
     wait_for_copies<0>();
     const float scales[2] = {a.scale, a.scale}, ones[2] = {1.0f, 1.0f};
@@ -143,28 +147,43 @@ class KeyGradients {
     unsigned keep;
   };
 
-  /// Tile i is of head i / tiles of the group.
-  __device__ __forceinline__ Place tile_place(int i) const {
+  /// This thread's upper row of keys, and whether that (or the lower one) is hidden.
+  __device__ __forceinline__ int key_row() const { return place.first + warp_index() * 16 + group_row(); }
+  __device__ __forceinline__ bool hidden(int which) const {
+#if kKeyMask
+    return hidden_[which];
+#else
+    return key_row() + which * 8 >= place.length;
+#endif
+  }
+
+  /// 64 queries of a head of the group, and the buffer that they are in.
+  struct QueryTile {
+    int head, query, buffer;
+  };
+  __device__ __forceinline__ QueryTile behind(const QueryTile& tile) const {
+    const bool more = tile.query + kRows < end;
+    return {more ? tile.head : tile.head + 1, more ? tile.query + kRows : first, tile.buffer ^ 1};
+  }
+  __device__ __forceinline__ Place tile_place(const QueryTile& tile) const {
     Place at = place;
-    at.head = place.head + i / tiles;
+    at.head = tile.head;
     return at;
   }
-  __device__ __forceinline__ int tile_query(int i) const { return first + i % tiles * kRows; }
 
-  __device__ __forceinline__ void begin_tile(int i) const {
-    const Place at = tile_place(i);
-    const int query = tile_query(i), there = least(kRows, queries_of(a, place) - query);
-    load_tile<kRows, kHeadSize>(queries + i % 2 * kRows * kPitch<kHeadSize>,
+  __device__ __forceinline__ void begin_tile(const QueryTile& tile) const {
+    const Place at = tile_place(tile);
+    const int query = tile.query, there = least(kRows, queries_of(a, place) - query);
+    load_tile<kRows, kHeadSize>(queries + tile.buffer * kRows * kPitch<kHeadSize>,
                                 static_cast<const Stored*>(a.query) + query_at(a, at, query), a.query_stride, there,
                                 a.head_size);
-    load_tile<kRows, kValueSize>(douts + i % 2 * kRows * kPitch<kValueSize>,
+    load_tile<kRows, kValueSize>(douts + tile.buffer * kRows * kPitch<kValueSize>,
                                  static_cast<const Stored*>(a.dout) + out_at(a, at, query), out_stride(a), there,
                                  a.value_size);
   }
-  __device__ __forceinline__ Statistics read_statistics(int i) const {
-    const Place at = tile_place(i);
-    const int query = tile_query(i) + static_cast<int>(threadIdx.x) % kRows,
-              which = static_cast<int>(threadIdx.x) / kRows;
+  __device__ __forceinline__ Statistics read_statistics(const QueryTile& tile) const {
+    const Place at = tile_place(tile);
+    const int query = tile.query + static_cast<int>(threadIdx.x) % kRows, which = static_cast<int>(threadIdx.x) / kRows;
     Statistics read = {which == 0 ? subtracted(a, at, query) : delta_of(a, at, query), 0u};
 #if kDropout
     if (query < queries_of(a, place))
@@ -172,25 +191,25 @@ class KeyGradients {
 #endif
     return read;
   }
-  __device__ __forceinline__ void write_statistics(int i, const Statistics& read) const {
+  __device__ __forceinline__ void write_statistics(const QueryTile& tile, const Statistics& read) const {
     const int row = static_cast<int>(threadIdx.x) % kRows, which = static_cast<int>(threadIdx.x) / kRows;
-    (which == 0 ? lse : delta)[i % 2 * kRows + row] = read.value;
-    keep[(i % 2 * 2 + which) * kRows + row] = read.keep;
+    (which == 0 ? lse : delta)[tile.buffer * kRows + row] = read.value;
+    keep[(tile.buffer * 2 + which) * kRows + row] = read.keep;
   }
 
   /// Adds what the tile's queries [half, half + kStep) give.
-  __device__ __forceinline__ void add_columns(int i, int half, float (&dkey)[kHeadSize / 8][4],
+  __device__ __forceinline__ void add_columns(const QueryTile& tile, int half, float (&dkey)[kHeadSize / 8][4],
                                               float (&dvalue)[kValueSize / 8][4]) const {
-    const Operand* query = queries + (i % 2 * kRows + half) * kPitch<kHeadSize>;
-    const Operand* dout = douts + (i % 2 * kRows + half) * kPitch<kValueSize>;
+    const Operand* query = queries + (tile.buffer * kRows + half) * kPitch<kHeadSize>;
+    const Operand* dout = douts + (tile.buffer * kRows + half) * kPitch<kValueSize>;
     float products[kStep / 8][4], dps[kStep / 8][4];
     multiply_rows<kHeadSize>(products, keys + warp_index() * 16 * kPitch<kHeadSize>, query, a.head_size);
     multiply_rows<kValueSize>(dps, values + warp_index() * 16 * kPitch<kValueSize>, dout, a.value_size);
-    const int begin = tile_query(i) + half;
+    const int begin = tile.query + half;
     if (kKeyMask || place.first + kRows > place.length || (kCausal && begin + a.ahead < place.first + kRows))
-      solve<true>(i, half, products, dps);
+      solve<true>(tile, half, products, dps);
     else
-      solve<false>(i, half, products, dps);
+      solve<false>(tile, half, products, dps);
     LeftFactor<kStep> factor(factors);
     RAMET_UNROLL
     for (int n = 0; n < kStep / 8; ++n) factor.set(n, products[n]);
@@ -202,32 +221,32 @@ class KeyGradients {
 
   /// Products to probabilities, dp to gradients of products; `kChecks` where not every query sees every key.
   template <bool kChecks>
-  __device__ __forceinline__ void solve(int i, int half, float (&products)[kStep / 8][4],
+  __device__ __forceinline__ void solve(const QueryTile& tile, int half, float (&products)[kStep / 8][4],
                                         float (&dps)[kStep / 8][4]) const {
-    const int begin = tile_query(i) + half;
+    const int begin = tile.query + half;
     RAMET_UNROLL
     for (int n = 0; n < kStep / 8; ++n) {
-      const int column = n * 8 + pair_column(), at = i % 2 * kRows + half + column;
+      const int column = n * 8 + pair_column(), at = tile.buffer * kRows + half + column;
       const TwoFloats lses = *reinterpret_cast<const TwoFloats*>(lse + at);
       const TwoFloats deltas = *reinterpret_cast<const TwoFloats*>(delta + at);
       unsigned bits[2] = {};
 #if kDropout
-      const unsigned* words = keep + (i % 2 * 2 + warp_index() / 2) * kRows + half + column;
+      const unsigned* words = keep + (tile.buffer * 2 + warp_index() / 2) * kRows + half + column;
       bits[0] = words[0] >> (warp_index() % 2 * 16 + group_row());
       bits[1] = words[1] >> (warp_index() % 2 * 16 + group_row());
 #endif
       RAMET_UNROLL
       for (int e = 0; e < 4; ++e) {
-        const int key = key_row + e / 2 * 8, own = begin + column + e % 2 + a.ahead;
+        const int key = key_row() + e / 2 * 8, own = begin + column + e % 2 + a.ahead;
         Element element = {products[n][e],
                            dps[n][e],
                            0.0f,
                            kChecks && kCausal && own < key,
-                           kChecks && hidden[e / 2],
+                           kChecks && hidden(e / 2),
                            (bits[e % 2] >> (e / 2 * 8) & 1u) != 0u};
 #if kAdjusts
-        const ScoreRow row(a, tile_place(i), begin + column + e % 2, own);
-        element.term = row.term(a, key, hidden[e / 2] ? -infinity() : 0.0f);
+        const ScoreRow row(a, tile_place(tile), begin + column + e % 2, own);
+        element.term = row.term(a, key, hidden(e / 2) ? -infinity() : 0.0f);
 #endif
         const Gradients found = gradients_of(a, {lses.at[e % 2], deltas.at[e % 2]}, element);
         products[n][e] = found.dropped;
@@ -241,8 +260,10 @@ class KeyGradients {
   Operand *keys, *values, *queries, *douts;
   float *lse, *delta, *factors;
   unsigned* keep;
-  int group, first, tiles, key_row;
-  bool hidden[2];
+  int first, end;  ///< queries that may see the keys
+#if kKeyMask
+  bool hidden_[2];
+#endif
 };
 
 // --- dq, and the bias's gradient ---

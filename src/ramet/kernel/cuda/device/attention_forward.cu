@@ -48,14 +48,13 @@ class Forward {
  public:
   __device__ __forceinline__ Forward(const Arguments& arguments, const Place& at, const ForwardMemory& shared)
       : a(arguments), place(at), memory(shared) {
-    queries = least(kRows, queries_of(a, place) - place.first);
     ahead = kSegments ? 0 : a.ahead;
 #if kCached
     ahead = a.first[place.sample];
     place.length = most_of(0, least(ahead + a.sequence, a.keys));
 #endif
     const int own = ahead + place.first;
-    seen = end_key(a, own + queries - 1, place.length);
+    seen = end_key(a, own + queries() - 1, place.length);
     first_tile = first_key(a, own) / kForwardKeys * kForwardKeys;
   }
 
@@ -64,7 +63,7 @@ class Forward {
     clear(sums);
     RowStates rows = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
     load_tile<kRows, kHeadSize>(memory.query, static_cast<const Stored*>(a.query) + query_at(a, place, place.first),
-                                a.query_stride, queries, a.head_size);
+                                a.query_stride, queries(), a.head_size);
     load_keys(first_tile);
     for (int key = first_tile; key < seen; key += kForwardKeys) {
       if (key_terms_needed(key)) write_key_terms(key);
@@ -84,6 +83,7 @@ class Forward {
   }
 
  private:
+  __device__ __forceinline__ int queries() const { return least(kRows, queries_of(a, place) - place.first); }
   /// Columns of the tile that begins at `key`: 64 or 128.
   __device__ __forceinline__ int columns_of(int key) const { return seen - key > kRows ? kForwardKeys : kRows; }
   /// A tile's rows of keys that are there: those that queries do not see take part, as they are.
@@ -180,7 +180,7 @@ class Forward {
     Bytes16 keep[2];
     RAMET_UNROLL
     for (int row = 0; row < 2; ++row) {
-      const int query = least(place.first + warp_index() * 16 + group_row() + row * 8, place.first + queries - 1);
+      const int query = least(place.first + warp_index() * 16 + group_row() + row * 8, place.first + queries() - 1);
       keep[row] =
           reinterpret_cast<const Bytes16*>(a.keep + query_row(a, place, query) * a.keep_words)[key / kForwardKeys];
     }
@@ -258,17 +258,17 @@ class Forward {
       const float total = rows.total[row];
       inverse[row] = total == 0.0f ? 0.0f : __fdiv_rn(1.0f, total);
       const int at = warp_index() * 16 + group_row() + row * 8;
-      if (a.lse != nullptr && pair_column() == 0 && at < queries)
+      if (a.lse != nullptr && pair_column() == 0 && at < queries())
         a.lse[query_row(a, place, place.first + at)] = total == 0.0f ? -infinity() : rows.most[row] + log_of(total);
     }
     store_sums<kValueSize>(sums, inverse, static_cast<Stored*>(a.out) + out_at(a, place, place.first), out_stride(a),
-                           queries, a.value_size);
+                           queries(), a.value_size);
   }
 
   const Arguments& a;
   Place place;
   ForwardMemory memory;
-  int queries, ahead, seen, first_tile;
+  int ahead, seen, first_tile;
 };
 
 /// Rows of padding: zeros, and nothing seen.

@@ -75,6 +75,45 @@ __device__ __forceinline__ void load_16x16_transposed(unsigned (&r)[4], const Bi
 #endif
 }
 
+/// Fragments b of two blocks of eight columns: `tile` holds the 16 columns as rows of 16 k. As the registers that a
+/// step reads lie side by side, nothing is moved between.
+__device__ __forceinline__ void load_columns(unsigned (&left)[2], unsigned (&right)[2], const Bits16* tile,
+                                             int stride) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#ifdef RAMET_FAKE_CUDA
+  const Bits16* at = tile + lane / 4 * stride + lane % 4 * 2;
+  for (int i = 0; i < 2; ++i) {
+    const Bits16 *pair = at + i * 8, *other = pair + 8 * stride;
+    left[i] = static_cast<unsigned>(pair[0]) | static_cast<unsigned>(pair[1]) << 16;
+    right[i] = static_cast<unsigned>(other[0]) | static_cast<unsigned>(other[1]) << 16;
+  }
+#else
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(left[0]), "=r"(left[1]), "=r"(right[0]), "=r"(right[1])
+               : "r"(shared_address(tile + (lane % 8 + lane / 16 * 8) * stride + lane / 8 % 2 * 8))
+               : "memory");
+#endif
+}
+
+/// The same where the rows of `tile` are k, of 16 columns.
+__device__ __forceinline__ void load_columns_transposed(unsigned (&left)[2], unsigned (&right)[2], const Bits16* tile,
+                                                        int stride) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#ifdef RAMET_FAKE_CUDA
+  const Bits16* at = tile + lane % 4 * 2 * stride + lane / 4;
+  for (int i = 0; i < 2; ++i) {
+    const Bits16 *first = at + i * 8 * stride, *second = first + stride;
+    left[i] = static_cast<unsigned>(first[0]) | static_cast<unsigned>(second[0]) << 16;
+    right[i] = static_cast<unsigned>(first[8]) | static_cast<unsigned>(second[8]) << 16;
+  }
+#else
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(left[0]), "=r"(left[1]), "=r"(right[0]), "=r"(right[1])
+               : "r"(shared_address(tile + lane % 16 * stride + lane / 16 * 8))
+               : "memory");
+#endif
+}
+
 /// 16 bytes of any values.
 struct alignas(16) Bytes16 {
   unsigned words[4];
