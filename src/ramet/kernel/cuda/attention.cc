@@ -115,7 +115,7 @@ class AttentionPlan {
             "kAdjusts=" + flag(form_.adjusts_scores()),
             "kCached=" + flag(form_.first >= 0),
             "kForwardBlocks=" + std::to_string(blocks_at_once(!form_.segments)),
-            "kBackwardBlocks=" + std::to_string(blocks_at_once(true))};
+            "kBackwardBlocks=" + std::to_string(blocks_at_once(!form_.causal || !has_key_mask(form_)))};
   }
 
   int64_t forward_bytes() const {
