@@ -57,14 +57,6 @@ void require_rows(const NodeSignature& node, int input, const std::string& name,
            "[B," + std::to_string(rows) + "," + std::to_string(width) + "]");
 }
 
-Error out_of_range(const NodeSignature& node, const std::string& where, int64_t found, int64_t low, int64_t high) {
-  return Error({.what = "a list of edges has a number that is out of range",
-                .where = node.text() + ", " + where,
-                .found = std::to_string(found),
-                .expected = std::to_string(low) + " to " + std::to_string(high)},
-               ErrorKind::kFailure);
-}
-
 /// The numbers of the places that hold edges.
 void check_numbers(const NodeSignature& node, const std::string& name, const int32_t* numbers, const int32_t* ptr,
                    int64_t batch, int64_t rows, int64_t edges, int64_t bound) {
@@ -77,11 +69,19 @@ void check_numbers(const NodeSignature& node, const std::string& name, const int
     for (int64_t e = 0; e < count; ++e) wrong |= static_cast<uint32_t>(of_sample[e]) >= limit;
     for (int64_t e = 0; wrong && e < count; ++e)
       if (const int32_t number = of_sample[e]; number < 0 || number >= bound)
-        throw out_of_range(node, name + "[" + std::to_string(b) + "," + std::to_string(e) + "]", number, 0, bound - 1);
+        throw wrong_edge_list(node, name + "[" + std::to_string(b) + "," + std::to_string(e) + "]", number, 0, bound - 1);
   }
 }
 
 }  // namespace
+
+Error wrong_edge_list(const NodeSignature& node, const std::string& where, int64_t found, int64_t low, int64_t high) {
+  return Error({.what = "a list of edges has a number that is out of range",
+                .where = node.text() + ", " + where,
+                .found = std::to_string(found),
+                .expected = std::to_string(low) + " to " + std::to_string(high)},
+               ErrorKind::kFailure);
+}
 
 SegmentForm segment_form(const NodeSignature& node) {
   require_rank(node, 0, "x", 2);
@@ -154,7 +154,7 @@ void check_segments(const NodeSignature& node, const int32_t* ptr, int64_t batch
   for (int64_t b = 0; b < batch; ++b, ptr += rows + 1)
     for (int64_t i = 0; i <= rows; ++i)
       if (const int64_t least = i == 0 ? 0 : ptr[i - 1]; ptr[i] < least || ptr[i] > (i == 0 ? 0 : edges))
-        throw out_of_range(node, "pointer [" + std::to_string(b) + "," + std::to_string(i) + "]", ptr[i], least,
+        throw wrong_edge_list(node, "pointer [" + std::to_string(b) + "," + std::to_string(i) + "]", ptr[i], least,
                            i == 0 ? 0 : edges);
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
+#include "ramet/base/error.h"
 #include "ramet/ir/op.h"
 
 namespace ramet::ops {
@@ -52,5 +54,7 @@ struct NeighborPointers {
 /// places of edges are in range.
 void check_segments(const NodeSignature& node, const int32_t* ptr, int64_t batch, int64_t rows, int64_t edges);
 void check_neighbors(const NodeSignature& node, const NeighborForm& form, const NeighborPointers& lists);
+/// What they throw: the number at `where` ("source[0,3]") is not in [low, high].
+Error wrong_edge_list(const NodeSignature& node, const std::string& where, int64_t found, int64_t low, int64_t high);
 
 }  // namespace ramet::ops

@@ -10,12 +10,14 @@ Backend make_backend() {
   Backend made(hopper_kernel_class());
   cuda::add_cuda_map(made);
   cuda::add_cuda_rows(made);
+  cuda::add_cuda_channel_norm(made);
   cuda::add_cuda_reduce(made);
   cuda::add_cuda_loss(made);
   cuda::add_cuda_update(made);
   cuda::add_cuda_narrow(made);
   cuda::add_cuda_step(made);
   cuda::add_cuda_gather(made);
+  cuda::add_cuda_neighbors(made);
   cuda::add_cuda_shape(made);
   cuda::add_cuda_random(made);
   cuda::add_cuda_rotary(made);

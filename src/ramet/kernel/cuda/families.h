@@ -15,12 +15,14 @@ namespace ramet::kernel::cuda {
 // One function a family of ops; each adds the card's kernels of its file. What they refuse runs on the host.
 void add_cuda_map(Backend& backend);
 void add_cuda_rows(Backend& backend);
+void add_cuda_channel_norm(Backend& backend);
 void add_cuda_reduce(Backend& backend);
 void add_cuda_loss(Backend& backend);
 void add_cuda_update(Backend& backend);
 void add_cuda_narrow(Backend& backend);
 void add_cuda_step(Backend& backend);
 void add_cuda_gather(Backend& backend);
+void add_cuda_neighbors(Backend& backend);
 void add_cuda_shape(Backend& backend);
 void add_cuda_random(Backend& backend);
 void add_cuda_rotary(Backend& backend);

@@ -108,7 +108,7 @@ int64_t join_scratch(const NodeSignature& node) { return node.inputs[0].shape[0]
 std::unique_ptr<CudaKernel> make_join(const NodeSignature& node) {
   const CudaSource source = device_source("cross_entropy.cu");
   const CudaFunction rows = load_cuda_function(source, "join_rows"), mean = load_cuda_function(source, "mean_of_rows");
-  return std::make_unique<FunctionKernel>([=](CudaStream& stream, const KernelOperands& operands) {
+  return std::make_unique<StreamKernel>([=](CudaStream& stream, const KernelOperands& operands) {
     JoinArguments call = join_arguments(node, operands);
     call.losses = static_cast<float*>(operands.scratch);
     call.states = reinterpret_cast<unsigned char*>(call.losses + call.rows);
@@ -128,7 +128,7 @@ std::unique_ptr<CudaKernel> make_join(const NodeSignature& node) {
 std::unique_ptr<CudaKernel> make_of_rows(const NodeSignature& node, const char* name,
                                          void (*fill)(const KernelOperands& operands, JoinArguments& call)) {
   const CudaFunction function = load_cuda_function(device_source("cross_entropy.cu"), name);
-  return std::make_unique<FunctionKernel>([=](CudaStream& stream, const KernelOperands& operands) {
+  return std::make_unique<StreamKernel>([=](CudaStream& stream, const KernelOperands& operands) {
     JoinArguments call = join_arguments(node, operands);
     fill(operands, call);
     if (call.rows > 0) stream.launch(function, grid_of_joins(call.rows), call);

@@ -121,7 +121,7 @@ std::unique_ptr<CudaKernel> make(const NodeSignature& node, const char* join) {
   const std::vector<Pass> passes = passes_of(node);
   std::vector<LoadedPass> loaded;
   for (const Pass& pass : passes) loaded.emplace_back(pass, join);
-  return std::make_unique<FunctionKernel>([passes, loaded](CudaStream& stream, const KernelOperands& operands) {
+  return std::make_unique<StreamKernel>([passes, loaded](CudaStream& stream, const KernelOperands& operands) {
     auto* free = static_cast<float*>(operands.scratch);
     const void* from = operands.inputs[0];
     for (size_t i = 0; i < passes.size(); ++i) {

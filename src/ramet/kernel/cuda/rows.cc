@@ -41,7 +41,7 @@ std::unique_ptr<CudaKernel> make_norm(const NodeSignature& node, bool centered) 
   const CudaFunction function =
       load_cuda_function(device_source("norm.cu", definitions), centered ? "layer_norm" : "rms_norm");
   const auto epsilon = static_cast<float>(node.attributes.get_float("epsilon"));
-  return std::make_unique<FunctionKernel>([=](CudaStream& stream, const KernelOperands& operands) {
+  return std::make_unique<StreamKernel>([=](CudaStream& stream, const KernelOperands& operands) {
     if (rows.count == 0) return;
     ramet_device::NormArguments call{};
     call.a = operands.inputs[0];
@@ -140,7 +140,7 @@ std::unique_ptr<CudaKernel> make_norm_grad(const NodeSignature& node, bool cente
     made.sums = load_cuda_function(source, centered ? "layer_norm_sums" : "rms_norm_sums");
   else
     made.combine = load_combine("JoinSum", DType::kF32);
-  return std::make_unique<FunctionKernel>(
+  return std::make_unique<StreamKernel>(
       [made](CudaStream& stream, const KernelOperands& operands) { made.launch(stream, operands); });
 }
 
@@ -156,7 +156,7 @@ std::unique_ptr<CudaKernel> make_softmax(const NodeSignature& node, bool logarit
   const CudaFunction function = load_cuda_function(
       device_source("softmax.cu", row_definitions(node.inputs[0], kept_width(node.inputs[0], rows.width))),
       logarithm ? "log_softmax" : "softmax");
-  return std::make_unique<FunctionKernel>([=](CudaStream& stream, const KernelOperands& operands) {
+  return std::make_unique<StreamKernel>([=](CudaStream& stream, const KernelOperands& operands) {
     if (rows.count == 0) return;
     const ramet_device::SoftmaxArguments call{operands.inputs[0], operands.outputs[0], rows.count,
                                               static_cast<int>(rows.width)};
