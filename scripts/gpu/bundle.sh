@@ -31,7 +31,7 @@ for program in "$bundle"/bin/*; do ldd "$program"; done | awk '$3 ~ /^\// { prin
   done
 
 cp -r "$root/examples" "$bundle/examples"
-cp "$root/scripts/gpu/check.sh" "$bundle/"
+cp "$root/scripts/gpu/check.sh" "$root/scripts/gpu/layouts.sh" "$bundle/"
 git -C "$root" rev-parse HEAD >"$bundle/revision" 2>/dev/null || true
 tar -C "$folder" -czf "$out" ramet-gpu
 echo "$out: $(du -m "$out" | cut -f1) MB"
