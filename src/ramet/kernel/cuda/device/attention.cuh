@@ -40,9 +40,6 @@ constexpr int kEach = 16 / static_cast<int>(sizeof(Operand));
 template <int kSize>
 constexpr int kPitch = kSize + kEach;
 
-struct alignas(16) FourFloats {
-  float at[4];
-};
 struct alignas(8) TwoFloats {
   float at[2];
 };
@@ -187,6 +184,32 @@ class LeftFactor {
 
 #else
 
+/// Numbers that are read at once.
+template <int kCount>
+struct alignas(4 * kCount) Floats {
+  float at[kCount];
+};
+
+/// values += a b^T over kCount columns: rows `above` and `below` of a, and rows of b.
+template <int kSize, int kCount, int kTiles>
+__device__ __forceinline__ void add_products(float (&values)[kTiles][4], const float* above, const float* below,
+                                             const float* b) {
+  const Floats<kCount> x = *reinterpret_cast<const Floats<kCount>*>(above);
+  const Floats<kCount> y = *reinterpret_cast<const Floats<kCount>*>(below);
+  RAMET_UNROLL
+  for (int n = 0; n < kTiles; ++n) {
+    RAMET_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const Floats<kCount> z = *reinterpret_cast<const Floats<kCount>*>(b + (n * 8 + i) * kPitch<kSize>);
+      RAMET_UNROLL
+      for (int k = 0; k < kCount; ++k) {
+        values[n][i] = __fmaf_rn(x.at[k], z.at[k], values[n][i]);
+        values[n][i + 2] = __fmaf_rn(y.at[k], z.at[k], values[n][i + 2]);
+      }
+    }
+  }
+}
+
 /// values = a b^T: 16 rows of `a` by 8 kTiles rows of `b`, over `size` columns.
 template <int kSize, int kTiles>
 __device__ __forceinline__ void multiply_rows(float (&values)[kTiles][4], const Operand* a, const Operand* b,
@@ -194,29 +217,9 @@ __device__ __forceinline__ void multiply_rows(float (&values)[kTiles][4], const 
   const float *above = a + group_row() * kPitch<kSize>, *below = above + 8 * kPitch<kSize>;
   b += pair_column() * kPitch<kSize>;
   clear(values);
-  const auto steps = [&](int k, auto four) {
-    constexpr int kCount = sizeof(four) / sizeof(float);
-    const auto x = *reinterpret_cast<const decltype(four)*>(above + k);
-    const auto y = *reinterpret_cast<const decltype(four)*>(below + k);
-    RAMET_UNROLL
-    for (int n = 0; n < kTiles; ++n) {
-      RAMET_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        const auto z = *reinterpret_cast<const decltype(four)*>(b + (n * 8 + i) * kPitch<kSize> + k);
-        RAMET_UNROLL
-        for (int step = 0; step < kCount; ++step) {
-          values[n][i] = __fmaf_rn(x.at[step], z.at[step], values[n][i]);
-          values[n][i + 2] = __fmaf_rn(y.at[step], z.at[step], values[n][i + 2]);
-        }
-      }
-    }
-  };
-  struct OneFloat {
-    float at[1];
-  };
   int k = 0;
-  for (; k + 4 <= size; k += 4) steps(k, FourFloats{});
-  for (; k < size; ++k) steps(k, OneFloat{});
+  for (; k + 4 <= size; k += 4) add_products<kSize, 4>(values, above + k, below + k, b + k);
+  for (; k < size; ++k) add_products<kSize, 1>(values, above + k, below + k, b + k);
 }
 
 /// A warp's 16 rows of numbers as the left factor of a product; they stand in shared memory of the warp's own.
@@ -361,13 +364,14 @@ struct ScoreRow {
 
   __device__ __forceinline__ ScoreRow(const Arguments& a, const Place& place, int query, int own_position)
       : own(own_position), slope(0.0f), there(query < queries_of(a, place)) {
-    const auto at = [&](const Index(&strides)[4]) {
-      return place.sample * strides[0] + place.head * strides[1] + (place.begin + query) * strides[2] +
-             place.begin * strides[3];
-    };
-    bias = at(a.bias_strides), mask = at(a.mask_strides);
+    bias = row_of(a.bias_strides, place, query), mask = row_of(a.mask_strides, place, query);
     first = first_key(a, own), end = end_key(a, own, place.length);
     if (a.slopes != nullptr) slope = a.slopes[place.head];
+  }
+
+  static __device__ __forceinline__ Index row_of(const Index (&strides)[4], const Place& place, int query) {
+    return place.sample * strides[0] + place.head * strides[1] + (place.begin + query) * strides[2] +
+           place.begin * strides[3];
   }
 
   /// What is added to the score of `key`, whose own term is `term`.
