@@ -25,6 +25,7 @@ PUBLIC_SPACE = "ramet::v0"
 DEFINES_PUBLIC = ("base", "api")   # folders that define what the public headers declare
 MOST_LINES = 900
 MANY_LINES = 700
+DEVICE_SPACE = "ramet_device"
 SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]ramet/([^/">]+)/[^">]*[">]')
 
@@ -160,7 +161,8 @@ def check_types(sources):
             if space is None:
                 continue
             place = f"{name}:{line}"
-            if name.endswith(".h") and (first := in_headers.setdefault(kind, place)) != place:
+            # Device code is another program, whose structs have the names of the host's.
+            if name.endswith(".h") and space != DEVICE_SPACE and (first := in_headers.setdefault(kind, place)) != place:
                 yield f"{place}: {kind} is defined in {first} too: two types of one name say neither what they are"
             elif (first := in_spaces.setdefault((space, kind), place)) != place:
                 yield f"{place}: {space}::{kind} is defined in {first} too: the linker takes them for one type"

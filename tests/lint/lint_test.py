@@ -110,6 +110,9 @@ class BadSamples(unittest.TestCase):
                                  "    : int { kA };\n}\n"})
         self.assertEqual(breaches, ["src/ramet/sim/x.h:4: Graph is defined in src/ramet/ir/graph.h:3 too: two types of "
                                     "one name say neither what they are"])
+        # Device code has names of its own.
+        self.assertEqual(self.breaches_of(**files, **{
+            "src/ramet/kernel/cuda/device/x.h": "#pragma once\nnamespace ramet_device {\nstruct Graph {};\n}\n"}), ([], []))
         # In two .cc files of one namespace; not of two, and not where a namespace without a name hides them.
         breaches, _ = self.breaches_of(**{
             "src/ramet/ir/a.cc": "namespace ramet::ir {\nstruct Walk final : Base {\n};\n}\n",
