@@ -21,8 +21,10 @@ namespace {
 
 /// Before anything asks for the driver.
 [[maybe_unused]] const std::string no_card = [] {
-  // Code for the fake card stays with this build.
-  if (!has_real_card()) setenv("XDG_CACHE_HOME", RAMET_BINARY_DIR "/fake_cuda", 1);
+  // Code for the fake card stays with this build; that of a watch for races is other code.
+  const bool races = std::getenv("RAMET_FAKE_CUDA_RACES") != nullptr;
+  const std::string cache = std::string(RAMET_BINARY_DIR) + (races ? "/fake_cuda/races" : "/fake_cuda");
+  if (!has_real_card()) setenv("XDG_CACHE_HOME", cache.c_str(), 1);
   return choose_test_card();
 }();
 

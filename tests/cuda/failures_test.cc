@@ -128,6 +128,30 @@ TEST_F(Failures, WritesBehindDynamicSharedMemory) {
               AllOf(HasSubstr("a write behind the dynamic shared memory"), HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS")));
 }
 
+/// Results may be right by chance; RAMET_FAKE_CUDA_RACES=1 looks at the accesses.
+TEST_F(Failures, Races) {
+  const std::string shared = "RAMET_SHARED(int, s, 64); s[threadIdx.x] = 1;";
+  const std::pair<std::string, const char*> cases[] = {
+      {shared + "a.data[threadIdx.x] = s[63 - threadIdx.x];", "a race at"},
+      {shared + "__syncthreads(); a.data[threadIdx.x] = s[63 - threadIdx.x]; s[threadIdx.x] = 2;", "a race at"},
+      {shared + "__syncwarp(); a.data[threadIdx.x] = s[threadIdx.x ^ 1];", ""},
+      {shared + "__syncwarp(); a.data[threadIdx.x] = s[threadIdx.x ^ 32];", "a race at"},
+      {shared + "__syncthreads(); a.data[threadIdx.x] = s[63 - threadIdx.x];", ""},
+      {"atomicAdd(a.data, 1);", ""},
+      {"if (threadIdx.x == 0) a.data[0] = 1;", "two writes"}};
+  for (const auto& [body, expected] : cases) {
+    const auto run = [&] {
+      run_test_kernel(test_source(body), std::vector<int>(64),
+                      {.x = std::string(expected) == "two writes" ? 2 : 1, .threads = 64});
+    };
+    const testing::Matcher<const std::string&> says =
+        expected[0] ? testing::Matcher<const std::string&>(HasSubstr(expected)) : testing::Not(HasSubstr("race at"));
+    EXPECT_EXIT(tell({{"RAMET_FAKE_CUDA_RACES", "1"}, {"XDG_CACHE_HOME", RAMET_BINARY_DIR "/fake_cuda/races"}}, run),
+                ExitedWithCode(0), says)
+        << body;
+  }
+}
+
 TEST_F(Failures, TheHostCannotReadTheCardsMemory) {
   EXPECT_EXIT(
       {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fake_cuda/host_shim.h"
+#include "fake_cuda/races.h"
 
 #define RAMET_FAKE_EXPORT __attribute__((visibility("default")))
 
@@ -136,6 +137,7 @@ class Runner {
   std::vector<Fiber*> idle_, at_barrier_;
   std::deque<Fiber*> ready_;
   Warp warps_[kMostThreads / kWarp];
+  unsigned warp_barriers_[kMostThreads / kWarp];
   alignas(64) unsigned char rooms_[kMostThreads / kWarp][kWarpRoom];
   Guarded dynamic_memory_{kMostDynamicShared + kPage};
   unsigned char* dynamic_ = nullptr;
@@ -180,7 +182,9 @@ Fiber* Runner::idle_fiber() {
 
 void Runner::go_to(Fiber* to, void** save) {
   current_ = to;
-  threadIdx.x = to->thread;
+  threadIdx.x = turn.thread = to->thread;
+  turn.stack = reinterpret_cast<uintptr_t>(to->stack.data());
+  turn.stack_end = turn.stack + to->stack.bytes();
   ramet_fake_switch(save, to->place);
 }
 
@@ -207,9 +211,9 @@ void Runner::wait() {
 void Runner::loop(Fiber* self) {
   for (;;) {
     while (ready_.empty() && started_ < threads_) {
-      const unsigned turn = started_++;
-      self->thread = backwards_ ? threads_ - 1 - turn : turn;
-      threadIdx.x = self->thread;
+      const unsigned started = started_++;
+      self->thread = backwards_ ? threads_ - 1 - started : started;
+      threadIdx.x = turn.thread = self->thread;
       run_(arguments_);
       ++ended_;
     }
@@ -239,6 +243,7 @@ void Runner::forget_fibers() {
 void Runner::meet_block() {
   at_barrier_.push_back(current_);
   if (at_barrier_.size() < threads_) return wait();
+  ++turn.barriers;
   // The last to come goes on at once, and the others in the order in which they came.
   for (Fiber* fiber : at_barrier_)
     if (fiber != current_) ready_.push_back(fiber);
@@ -259,6 +264,7 @@ const uint64_t* Runner::meet_warp(Meeting meeting, uint64_t value, void (*last)(
     return values;
   }
   if (last) last(rooms_[number]);
+  if (meeting == kSyncWarp) ++warp_barriers_[number];
   for (unsigned i = 0; i + 1 < kWarp; ++i) ready_.push_back(warp.waiting[i]);
   warp.came = 0;
   warp.parity ^= 1;
@@ -357,6 +363,8 @@ void Runner::run_block() {
   started_ = ended_ = shared_now_ = 0;
   backwards_ = std::popcount(block_number) % 2 != 0;
   for (Warp& warp : warps_) warp.came = warp.parity = 0;
+  std::fill(std::begin(warp_barriers_), std::end(warp_barriers_), 0u);
+  turn = {.block = block_number, .warp_barriers = warp_barriers_};
   if (dynamic_bytes_) std::memset(dynamic_, kGarbage, (dynamic_bytes_ + 127) / 128 * 128);
   threadIdx = {};
   go_to(idle_fiber(), &home_);
@@ -378,6 +386,7 @@ std::string Runner::run(void (*run)(const void*), const void* arguments, const G
   fault_ = Fault::kNone;
   if (const int signal = sigsetjmp(back, 1); signal != 0) {
     runs_block = false;
+    turn = {};
     const std::string block =
         std::to_string(blockIdx.x) + "," + std::to_string(blockIdx.y) + "," + std::to_string(blockIdx.z);
     *fault = signal > 0 ? Fault::kAddress : fault_;
@@ -389,13 +398,14 @@ std::string Runner::run(void (*run)(const void*), const void* arguments, const G
   runs_block = true;
   const uint64_t count = uint64_t{grid.x} * grid.y * grid.z;
   const Order order(count);
-  for (uint64_t turn = 0; turn < count; ++turn) {
-    const uint64_t block = order[turn];
+  for (uint64_t number = 0; number < count; ++number) {
+    const uint64_t block = order[number];
     blockIdx = {static_cast<unsigned>(block % grid.x), static_cast<unsigned>(block / grid.x % grid.y),
                 static_cast<unsigned>(block / grid.x / grid.y)};
     run_block();
   }
   runs_block = false;
+  turn = {};
   *fault = Fault::kNone;
   return "";
 }

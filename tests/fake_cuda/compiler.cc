@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fake_cuda/module.h"
+#include "fake_cuda/races.h"
 
 // The functions of NVRTC that Ramet uses (device/cuda/nvrtc.cc). Device text is compiled by the host's compiler with
 // host_shim.h. What was compiled stays in RAMET_FAKE_CUDA_CACHE, a folder, so that tests compile a text once.
@@ -147,6 +148,9 @@ std::vector<std::string> command_of(const Options& options) {
                                     "-DRAMET_FAKE_CUDA"};
   // For fma as one instruction.
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) words.push_back("-march=x86-64-v3");
+  // Calls races.cc at each access; without the library of the sanitizer itself.
+  if (watches_races())
+    words.insert(words.end(), {"-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0", "-nostdlib"});
   words.insert(words.end(), options.definitions.begin(), options.definitions.end());
   return words;
 }

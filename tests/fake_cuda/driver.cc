@@ -5,7 +5,9 @@
 
 #include "fake_cuda/block.h"
 #include "fake_cuda/card.h"
+#include "fake_cuda/host_shim.h"
 #include "fake_cuda/module.h"
+#include "fake_cuda/races.h"
 
 // The functions of libcuda.so.1 that Ramet's driver table looks up (device/cuda/driver.cc), on the fake card. Calls are
 // as strict as NVIDIA's: they want a context of their thread, take live handles only, and give the first failure of a
@@ -581,6 +583,7 @@ Result cuLaunchKernel(void* handle, unsigned x, unsigned y, unsigned z, unsigned
   std::memcpy(copied.get(), arguments[0], function->arguments_bytes);
   stream->give(on_card([=] {
     Fault fault;
+    begin_watch(function->name.c_str(), block_number + 1);
     const std::string why = run_grid(function->run, copied.get(), {x, y, z, threads, dynamic_bytes}, &fault);
     if (fault != Fault::kNone)
       lose(fault == Fault::kAddress     ? kIllegalAddress

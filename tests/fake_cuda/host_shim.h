@@ -194,7 +194,7 @@ inline int __all_sync(unsigned mask, int yes) { return __ballot_sync(mask, yes) 
 // Atomics: threads take turns anyway.
 namespace ramet_fake {
 template <typename T, typename Change>
-inline T atomic(T* at, Change change) {
+__attribute__((no_sanitize("thread"))) inline T atomic(T* at, Change change) {
   const T old = *at;
   *at = change(old);
   return old;
