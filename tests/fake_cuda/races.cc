@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "fake_cuda/card.h"
 #include "fake_cuda/host_shim.h"
 
 namespace ramet_fake {
@@ -41,9 +42,10 @@ std::unordered_map<uintptr_t, std::unique_ptr<Page>>& pages() {
 }
 
 /// Whether nothing orders an earlier access before this one.
-bool unordered(const Access& before, const Access& now) {
+bool unordered(uintptr_t address, const Access& before, const Access& now) {
   if (before.block < first_block) return false;  // of an earlier launch, or none at all
-  if (before.block != now.block) return true;
+  // Shared memory is the same bytes for every block here, and others on a card.
+  if (before.block != now.block) return CardMemory::instance().holds(address, 1);
   if (before.thread == now.thread || before.barriers != now.barriers) return false;
   return before.thread / 32 != now.thread / 32 || before.warp_barriers == now.warp_barriers;
 }
@@ -72,10 +74,11 @@ void watch(const void* data, size_t bytes, bool writes, const void* place) {
     std::unique_ptr<Page>& page = pages()[at / kPage];
     if (!page) page = std::make_unique<Page>();
     Byte& byte = page->bytes[at % kPage];
-    if (unordered(byte.write, now)) report(at, writes ? "two writes" : "a write and a read", byte.write, now, place);
+    if (unordered(at, byte.write, now))
+      report(at, writes ? "two writes" : "a write and a read", byte.write, now, place);
     if (writes) {
       for (const Access* read : {&byte.read, &byte.other_read})
-        if (unordered(*read, now)) report(at, "a read and a write", *read, now, place);
+        if (unordered(at, *read, now)) report(at, "a read and a write", *read, now, place);
       byte.write = now;
     } else {
       if (byte.read.block == now.block && byte.read.thread / 32 != now.thread / 32) byte.other_read = byte.read;
