@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <initializer_list>
 
 #include "ramet/device/cuda/device_files.h"
@@ -43,13 +44,25 @@ void find(void* library, Function& function, const char* name) {
               ErrorKind::kFailure);
 }
 
+/// NVRTC opens a library of its own by name when it first compiles. As the package of PyPI has it, only the loader's
+/// paths would be searched, and not the folder of NVRTC.
+void open_builtins(const std::filesystem::path& compiler) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(compiler.parent_path(), ignored))
+    if (entry.path().filename().string().starts_with("libnvrtc-builtins.so"))
+      ::dlopen(entry.path().c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 void* open_library(std::string& tried) {
   const char* named = std::getenv("RAMET_NVRTC");
   const auto open = [&](const char* file) {
     tried += (tried.empty() ? "" : ", ") + std::string(file);
     return ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
   };
-  if (named && *named) return open(named);
+  if (named && *named) {
+    open_builtins(named);
+    return open(named);
+  }
   for (const char* file : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"})
     if (void* library = open(file)) return library;
   return nullptr;
