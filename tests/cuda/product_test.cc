@@ -92,6 +92,18 @@ TEST(CudaProduct, TakesAnyShapeAndTranspose) {
   check_transposes({.m = 136, .n = 130, .k = 131});  // several tiles, and edges of each
 }
 
+// Of true cards these are products by wgmma.
+TEST(CudaProduct, WideTiles) {
+  check_transposes({.m = 304, .n = 520, .k = 200});
+  check({.stack_a = {3}, .stack_b = {3}, .m = 136, .n = 136, .k = 72, .out = "f32"});
+  check({.m = 301, .n = 257, .k = 264, .transpose_b = true, .out = "f32"});
+  check({.m = 301, .n = 257, .k = 264, .transpose_b = true});
+  check({.op = "linear", .m = 256, .n = 264, .k = 192, .bias = DType::kBF16});
+  check({.op = "linear", .m = 136, .n = 264, .k = 192, .a = DType::kF16, .b = DType::kF16, .bias = DType::kF16});
+  check({.m = 136, .n = 264, .k = 192, .transpose_a = true, .accumulate = true});
+  check({.op = "linear", .m = 136, .n = 264, .k = 192, .chunks = 3});
+}
+
 TEST(CudaProduct, WalksManyStagesOfK) { check({.m = 16, .n = 8, .k = 520, .out = "f32"}); }
 
 TEST(CudaProduct, ManyTilesKeepTheirPlaces) { check({.m = 1160, .n = 260, .k = 8, .out = "f32"}); }

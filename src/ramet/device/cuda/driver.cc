@@ -135,7 +135,8 @@ CudaDriver::CudaDriver(void* library)
       RAMET_FIND(module_get_function, "cuModuleGetFunction"),
       RAMET_FIND(func_get_attribute, "cuFuncGetAttribute"),
       RAMET_FIND(func_set_attribute, "cuFuncSetAttribute"),
-      RAMET_FIND(launch_kernel, "cuLaunchKernel") {
+      RAMET_FIND(launch_kernel, "cuLaunchKernel"),
+      tensor_map_encode_tiled("cuTensorMapEncodeTiled", ::dlsym(library, "cuTensorMapEncodeTiled")) {
 }
 #undef RAMET_FIND
 

@@ -46,6 +46,8 @@ class DriverFunction {
   }
   CuResult attempt(Parameters... parameters) const noexcept { return call_(parameters...); }
   const char* name() const { return name_; }
+  /// Whether the driver has it; only of those that may be missing.
+  bool exists() const { return call_ != nullptr; }
 
  private:
   const char* name_;
@@ -93,6 +95,10 @@ struct CudaDriver {
   DriverFunction<CuFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CuStream, void**,
                  void**>
       launch_kernel;
+  /// May be missing.
+  DriverFunction<void*, int, unsigned, void*, const uint64_t*, const uint64_t*, const uint32_t*, const uint32_t*, int,
+                 int, int, int>
+      tensor_map_encode_tiled;
 };
 
 /// The driver, found and started at the first call. The environment variable RAMET_CUDA_DRIVER names another library.

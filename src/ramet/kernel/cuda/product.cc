@@ -4,10 +4,12 @@
 #include "ramet/kernel/cuda/device/product_arguments.h"
 #include "ramet/kernel/cuda/families.h"
 #include "ramet/kernel/cuda/print_map.h"
+#include "ramet/kernel/cuda/product_wgmma.h"
 #include "ramet/ops/matmul.h"
 
-// Products of bf16 and f16 by tensor cores (product_mma.cu), and of f32, or in order, by chains of fused multiply-adds
-// (product_f32.cu). The card computes the class of kernel/hopper; ops/matmul.h says what a product is.
+// Products of bf16 and f16 by tensor cores (product_wgmma.cu, and what it does not take by product_mma.cu), and of f32,
+// or in order, by chains of fused multiply-adds (product_f32.cu). The card computes the class of kernel/hopper;
+// ops/matmul.h says what a product is.
 
 namespace ramet::kernel::cuda {
 namespace {
@@ -66,6 +68,7 @@ class ProductKernel {
         "TypeA=" + storage_of(form_.a.dtype), "TypeB=" + storage_of(form_.b.dtype),
         "kTransposeA=" + std::to_string(form_.transpose_a), "kTransposeB=" + std::to_string(form_.transpose_b)};
     tile_ = load_cuda_function(device_source(name + ".cu", definitions), name, kSharedBytes);
+    if (!chain) wgmma_ = WgmmaProduct::make(form_, bias_);
     if (form_.chunks > 1) parts_ = load_cuda_function(device_source("product_parts.cu"), "product_parts");
   }
 
@@ -74,7 +77,10 @@ class ProductKernel {
     const ProductResult result = result_of(operands);
     ProductArguments arguments = arguments_of(operands);
     arguments.result = form_.chunks > 1 ? parts_result(operands.scratch) : result;
-    stream.launch(tile_, {.x = tiles(form_), .dynamic_shared_bytes = kSharedBytes}, arguments);
+    if (wgmma_ && WgmmaProduct::takes(arguments))
+      wgmma_->launch(stream, arguments);
+    else
+      stream.launch(tile_, {.x = tiles(form_), .dynamic_shared_bytes = kSharedBytes}, arguments);
     if (form_.chunks == 1) return;
     const ProductPartsArguments parts{.parts = static_cast<float*>(operands.scratch),
                                       .result = result,
@@ -150,6 +156,7 @@ class ProductKernel {
   MatmulForm form_;
   DType bias_ = DType::kF32;
   CudaFunction tile_, parts_;
+  std::optional<WgmmaProduct> wgmma_;
 };
 
 std::unique_ptr<CudaKernel> make_product(const NodeSignature& node) {

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <optional>
+
+#include "ramet/device/cuda/cuda_kernel.h"
+#include "ramet/kernel/cuda/device/product_arguments.h"
+#include "ramet/kernel/cuda/product_plan.h"
+#include "ramet/ops/matmul.h"
+
+namespace ramet::kernel::cuda {
+
+/// The tiles of a product by wgmma, the fast way, with the same bits as product_mma.
+class WgmmaProduct {
+ public:
+  /// Nothing where the form is not for it, or where it must not be used: with RAMET_CUDA_WGMMA=0, and on a card that
+  /// has no such copies and products.
+  static std::optional<WgmmaProduct> make(const MatmulForm& form, DType bias);
+  /// Whether it reads operands that lie so.
+  static bool takes(const ramet_device::ProductArguments& arguments);
+  /// The arguments are those of product_mma.
+  void launch(CudaStream& stream, ramet_device::ProductArguments arguments) const;
+
+ private:
+  WgmmaProduct(const MatmulForm& form, DType bias);
+
+  bool transpose_a_, transpose_b_;
+  int64_t matrices_a_, matrices_b_, m_, n_, k_;
+  ProductPlan plan_;
+  CudaFunction function_;
+};
+
+}  // namespace ramet::kernel::cuda
