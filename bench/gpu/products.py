@@ -106,24 +106,28 @@ class Compiler:
             sys.exit(f"NVRTC: error {result}")
 
 
-def stages_of(columns, tb):
-    loaded = columns if tb else (columns + 63) // 64 * 64
-    return min(8, (SHARED - 1024 - 8 * 16) // ((ROWS + loaded) * DEPTH * 2))
+def stage_bytes(columns):
+    return (ROWS + (columns + 63) // 64 * 64) * DEPTH * 2
 
 
-def compile_wgmma(compiler, columns, ta, tb, dtype, out, extra, extra_type):
+def stages_of(columns):
+    return min(8, (SHARED - 1024 - 8 * 16) // stage_bytes(columns))
+
+
+def compile_wgmma(compiler, columns, cluster, ta, tb, dtype, out, extra, extra_type):
     name = {BF16: "bf16", F16: "f16"}[dtype]
     text = multiply_tile(columns, ta, int(not tb), name) + (SOURCE / "product_wgmma.cu").read_text()
     definitions = [
         f"kTileColumns={columns}",
-        f"kStages={stages_of(columns, tb)}",
+        f"kStages={stages_of(columns)}",
+        f"kCluster={cluster}",
         f"kTransposeA={ta}",
         f"kTransposeB={tb}",
         f"TypeOut={NAMES[out]}",
         f"TypeExtra={NAMES[extra_type]}",
         f"kExtra={extra}",
     ]
-    key = f"wgmma_{columns}_{ta}{tb}_{name}_{NAMES[out]}_{extra}{NAMES[extra_type]}"
+    key = f"wgmma_{columns}x{cluster}_{ta}{tb}_{name}_{NAMES[out]}_{extra}{NAMES[extra_type]}"
     return compiler.compile(key, text, definitions)
 
 
@@ -171,12 +175,12 @@ class Card:
             "cuLaunchKernel",
         )
 
-    def tensor_map(self, pointer, rows, columns, matrices, box_rows):
+    def tensor_map(self, pointer, rows, columns, matrices):
         room = ctypes.create_string_buffer(128 + 64)
         at = (ctypes.addressof(room) + 63) // 64 * 64
         sizes = (ctypes.c_uint64 * 3)(columns, rows, matrices)
         strides = (ctypes.c_uint64 * 2)(columns * 2, rows * columns * 2)
-        box, ones = (ctypes.c_uint32 * 3)(DEPTH, box_rows, 1), (ctypes.c_uint32 * 3)(1, 1, 1)
+        box, ones = (ctypes.c_uint32 * 3)(DEPTH, DEPTH, 1), (ctypes.c_uint32 * 3)(1, 1, 1)
         # 16-bit numbers, no interleaving, a swizzle of 128 bytes, 256 bytes at a time to the second-level cache.
         self.check(
             self.cuda.cuTensorMapEncodeTiled(
@@ -233,20 +237,21 @@ class Product:
         arguments = ctypes.create_string_buffer(self.arguments(self.n % 2 == 0))
         return lambda: self.card.launch(function, self.tiles(128), 256, shared, arguments)
 
-    def by_wgmma(self, columns):
+    def by_wgmma(self, columns, cluster):
         cubin = compile_wgmma(
-            self.card.compiler, columns, self.ta, self.tb, self.dtype, self.out_type, self.extra_kind, self.extra_type
+            self.card.compiler, columns, cluster, self.ta, self.tb, self.dtype, self.out_type, self.extra_kind,
+            self.extra_type,
         )
-        stages, loaded = stages_of(columns, self.tb), columns if self.tb else (columns + 63) // 64 * 64
-        shared = stages * ((ROWS + loaded) * DEPTH * 2 + 16) + 1024
+        shared = stages_of(columns) * (stage_bytes(columns) + 16) + 1024
         function = self.card.function(cubin, "product_wgmma", shared)
         a, b = self.a, self.b
-        map_a = self.card.tensor_map(a.data_ptr(), a.shape[1], a.shape[2], self.batch, DEPTH if self.ta else ROWS)
-        map_b = self.card.tensor_map(b.data_ptr(), b.shape[1], b.shape[2], self.batch, columns if self.tb else DEPTH)
+        map_a = self.card.tensor_map(a.data_ptr(), a.shape[1], a.shape[2], self.batch)
+        map_b = self.card.tensor_map(b.data_ptr(), b.shape[1], b.shape[2], self.batch)
         whole = self.n % (2 if self.out_type == F32 else 8) == 0
         packed = map_a + map_b + self.arguments(whole)
         arguments = ctypes.create_string_buffer(packed + bytes(-len(packed) % 64))
-        blocks = min(self.tiles(columns), PROCESSORS)
+        tiles = -(-self.m // (ROWS * cluster)) * -(-self.n // columns) * self.batch * self.chunks
+        blocks = min(tiles, PROCESSORS // cluster) * cluster
         return lambda: self.card.launch(function, blocks, 384, shared, arguments)
 
 
@@ -270,7 +275,7 @@ def bit_cases(torch):
     yield 4096, 2048, 512, 1, 0, 0, BF16, BF16, 0, 1, 256  # several tiles a block
 
 
-def check_bits(card):
+def check_bits(card, cluster):
     torch = card.torch
     dtypes = {F32: torch.float32, F16: torch.float16, BF16: torch.bfloat16}
     wrong = 0
@@ -283,10 +288,10 @@ def check_bits(card):
             added = torch.randn(n, device="cuda").to(dtypes[BF16])
         if extra == 2:
             added = torch.randn(batch, m, n, device="cuda")
-        found = torch.full((chunks, batch, m, n), 7.0, device="cuda", dtype=dtypes[out_type])
-        expected = torch.full_like(found, 3.0)
+        expected = torch.full((chunks, batch, m, n), 3.0, device="cuda", dtype=dtypes[out_type])
         Product(card, a, b, ta, tb, expected, added, chunks).by_mma()()
-        Product(card, a, b, ta, tb, found, added, chunks).by_wgmma(width)()
+        found = torch.full_like(expected, 7.0)
+        Product(card, a, b, ta, tb, found, added, chunks).by_wgmma(width, cluster)()
         torch.cuda.synchronize()
         integers = torch.int32 if out_type == F32 else torch.int16
         different = int((found.view(integers) != expected.view(integers)).sum())
@@ -295,25 +300,31 @@ def check_bits(card):
         if different or off > 2.0:
             wrong += 1
             print(f"WRONG {m}x{n}x{k} batch {batch} {'NT'[ta]}{'NT'[tb]} {NAMES[dtype]}->{NAMES[out_type]} "
-                  f"extra {extra} chunks {chunks} width {width}: {different} of {found.numel()} bits differ; "
+                  f"extra {extra} chunks {chunks} width {width} cluster {cluster}: {different} of {found.numel()} bits differ; "
                   f"mma is off torch's f32 by {off:.3g}", flush=True)
-    print("bits: " + ("every form of product_wgmma equals product_mma" if not wrong else f"{wrong} forms are WRONG"))
+    told = "every form of product_wgmma equals product_mma" if not wrong else f"{wrong} forms are WRONG"
+    print(f"bits, clusters of {cluster}: {told}", flush=True)
     return wrong
 
 
 # --- speed ---
 
 
-def cost(m, n, k, columns, tb):
+def cost(m, n, k, columns, cluster):
     """As kernel/cuda/product_plan.cc: cycles of the waves of tiles."""
-    loaded = columns if tb else (columns + 63) // 64 * 64
-    tiles = -(-m // ROWS) * -(-n // columns)
-    step = max(4 * columns, 3 * (ROWS + loaded))
-    return -(-tiles // PROCESSORS) * (-(-k // DEPTH) * step + 1500 + 8 * columns)
+    loaded = (columns + 63) // 64 * 64
+    tiles = -(-m // (ROWS * cluster)) * -(-n // columns)
+    step = max(4 * columns, 3 * (ROWS + loaded // cluster))
+    return -(-tiles // (PROCESSORS // cluster)) * (-(-k // DEPTH) * step + 1500 + 8 * columns)
 
 
-def widths_of(m, n, k, tb, most):
-    return sorted(WIDTHS, key=lambda width: cost(m, n, k, width, tb))[:most]
+def choices_of(m, n, k, most, clusters):
+    """The widths and clusters that promise most, of each cluster size so many."""
+    return [
+        (width, cluster)
+        for cluster in clusters
+        for width in sorted(WIDTHS, key=lambda width: cost(m, n, k, width, cluster))[:most]
+    ]
 
 
 def milliseconds(torch, work, repeats):
@@ -328,9 +339,9 @@ def milliseconds(torch, work, repeats):
     return begin.elapsed_time(end) / repeats
 
 
-def time_shapes(card, most):
+def time_shapes(card, most, clusters):
     torch = card.torch
-    print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}; TFLOP/s; widths of the tile, the plan's first")
+    print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}; TFLOP/s; width of the tile/cluster:TFLOP/s")
     print(f"{'':16}{'m x n x k':>22}{'torch':>8}{'wgmma':>8}{'ratio':>7}{'mma':>7}  widths")
     for name, m, n, k, ta, out_type in SHAPES:
         flops = 2.0 * m * n * k
@@ -343,38 +354,44 @@ def time_shapes(card, most):
         left = a[0].t() if ta else a[0]
         theirs = milliseconds(torch, lambda: torch.mm(left, b[0], out=theirs_out), repeats)
         mma = milliseconds(torch, product.by_mma(), max(5, repeats // 4))
-        rates = {w: flops / milliseconds(torch, product.by_wgmma(w), repeats) / 1e9 for w in widths_of(m, n, k, 0, most)}
+        rates = {
+            choice: flops / milliseconds(torch, product.by_wgmma(*choice), repeats) / 1e9
+            for choice in choices_of(m, n, k, most, clusters)
+        }
         best = max(rates.values())
         rate = flops / theirs / 1e9
         print(f"{name:16}{f'{m}x{n}x{k}':>22}{rate:8.0f}{best:8.0f}{best / rate:7.2f}{flops / mma / 1e9:7.0f}  "
-              + " ".join(f"{w}:{r:.0f}" for w, r in rates.items()), flush=True)
+              + " ".join(f"{w}/{c}:{r:.0f}" for (w, c), r in rates.items()), flush=True)
 
 
-def compile_all(compiler, most):
+def compile_all(compiler, most, clusters):
     for m, n, k, batch, ta, tb, dtype, out_type, extra, chunks, width in bit_cases(None):
-        extra_type = BF16 if extra == 1 else F32
-        compile_wgmma(compiler, width, ta, tb, dtype, out_type, extra, extra_type)
+        for cluster in clusters:
+            extra_type = BF16 if extra == 1 else F32
+            compile_wgmma(compiler, width, cluster, ta, tb, dtype, out_type, extra, extra_type)
         compile_mma(compiler, ta, tb, dtype)
     for _, m, n, k, ta, out_type in SHAPES:
-        for width in widths_of(m, n, k, 0, most):
-            compile_wgmma(compiler, width, ta, 0, BF16, out_type, 0, F32)
+        for width, cluster in choices_of(m, n, k, most, clusters):
+            compile_wgmma(compiler, width, cluster, ta, 0, BF16, out_type, 0, F32)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cubins", type=pathlib.Path, help="where compiled kernels are kept")
     parser.add_argument("--compile-only", action="store_true")
-    parser.add_argument("--widths", type=int, default=4, help="widths that are timed for a shape")
+    parser.add_argument("--widths", type=int, default=3, help="widths that are timed for a shape and cluster")
+    parser.add_argument("--clusters", type=int, nargs="+", default=[1, 2])
     chosen = parser.parse_args()
     if chosen.cubins:
         chosen.cubins.mkdir(parents=True, exist_ok=True)
     compiler = Compiler(chosen.cubins)
     if chosen.compile_only:
-        return compile_all(compiler, chosen.widths)
+        return compile_all(compiler, chosen.widths, chosen.clusters)
     card = Card(compiler)
-    if check_bits(card):
-        sys.exit(1)
-    time_shapes(card, chosen.widths)
+    right = [cluster for cluster in chosen.clusters if check_bits(card, cluster) == 0]
+    if right:
+        time_shapes(card, chosen.widths, right)
+    sys.exit(len(right) != len(chosen.clusters))
 
 
 if __name__ == "__main__":

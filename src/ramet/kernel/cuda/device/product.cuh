@@ -39,11 +39,11 @@ struct ProductTile {
   int chunk, row, column;
 };
 
-/// Tiles in an order in which neighbours share operands: down eight rows of tiles, then one to the right.
+/// Tiles in an order in which neighbours share operands: down 1024 rows, then one tile to the right.
 template <int kRows, int kColumns>
 __device__ __forceinline__ ProductTile tile_of(const ProductArguments& p, Index block) {
   const Index down = (p.m + kRows - 1) / kRows, across = (p.n + kColumns - 1) / kColumns;
-  constexpr Index kBand = 8;
+  constexpr Index kBand = 1024 / kRows;
   const Index tile = block % (down * across), rest = block / (down * across);
   const Index band = tile / (kBand * across), inside = tile % (kBand * across);
   const Index height = down - band * kBand < kBand ? down - band * kBand : kBand;

@@ -1,10 +1,11 @@
-// Products of bf16 and f16 by wgmma. Definitions: kTileColumns (a multiple of 8 up to 256), kStages, kTransposeA,
-// kTransposeB, TypeOut and TypeExtra (of convert.cuh), kExtra: 0 none, 1 a bias, 2 c. In front of this text stands
-// `multiply_tile`, one wgmma of that width.
+// Products of bf16 and f16 by wgmma. Definitions: kTileColumns (a multiple of 8 up to 256), kStages, kCluster,
+// kTransposeA, kTransposeB, TypeOut and TypeExtra (of convert.cuh), kExtra: 0 none, 1 a bias, 2 c. In front of this
+// text stands `multiply_tile`, one wgmma of that width.
 //
 // A block stays and computes tiles of 128 x kTileColumns, one after the other. One thread has the copies made, 64 of k
 // at a time, some stages ahead and across tiles; two groups of 128 threads multiply, each the sums of 64 rows in
-// registers. Operands lie in shared memory as they do in memory, so a transposed operand needs no copy.
+// registers. Operands lie in shared memory as they do in memory, so a transposed operand needs no copy. The blocks of a
+// cluster have tiles one below the other, and each copies a share of the columns for all.
 
 #include "product.cuh"
 #include "warp_group.cuh"
@@ -12,49 +13,58 @@
 namespace ramet_device {
 
 constexpr int kRows = 128, kGroupRows = 64, kDepth = 64, kStep = 16, kSums = kTileColumns / 2;
-constexpr int kSlab = 64 * kDepth * 2;  // bytes of 64 columns of an operand whose rows are k
-constexpr int kBytesA = kRows * kDepth * 2;
-constexpr int kBytesB = (kTransposeB ? kTileColumns : (kTileColumns + 63) / 64 * 64) * kDepth * 2;
-constexpr int kStageBytes = kBytesA + kBytesB;
+constexpr int kSlab = 64 * kDepth * 2;  // bytes of 64 rows or columns of the result
+constexpr int kSlabsA = kRows / 64, kSlabsB = (kTileColumns + 63) / 64;
+constexpr int kStageBytes = (kSlabsA + kSlabsB) * kSlab;
 
-using Stages = Ring<kStages>;
+using Stages = Ring<kStages, kCluster>;
 
-/// The share of the tiles of this block.
+/// The share of the tiles of this block's cluster, each kCluster of the block's.
 struct Tiles {
   Index tile, count;
   __device__ __forceinline__ explicit Tiles(const ProductArguments& p)
-      : tile(blockIdx.x),
-        count(static_cast<Index>((p.m + kRows - 1) / kRows) * ((p.n + kTileColumns - 1) / kTileColumns) * p.products *
-              p.chunks) {}
+      : tile(blockIdx.x / kCluster),
+        count(static_cast<Index>((p.m + kRows * kCluster - 1) / (kRows * kCluster)) *
+              ((p.n + kTileColumns - 1) / kTileColumns) * p.products * p.chunks) {}
   __device__ __forceinline__ bool left() const { return tile < count; }
-  __device__ __forceinline__ void next() { tile += gridDim.x; }
+  __device__ __forceinline__ void next() { tile += gridDim.x / kCluster; }
+  __device__ __forceinline__ ProductTile of_block(const ProductArguments& p, int rank) const {
+    ProductTile own = tile_of<kRows * kCluster, kTileColumns>(p, tile);
+    own.row += rank * kRows;
+    return own;
+  }
 };
 
-/// Has one operand's part of a stage copied: `kExtent` rows of the result (columns, of b) from `first` on.
-template <bool kAlongK, int kExtent>
-__device__ __forceinline__ void copy_operand(unsigned to, const TensorMap& map, unsigned barrier, int k, int first,
-                                             int matrix) {
-  if constexpr (kAlongK) {
-    copy_box(to, map, barrier, k, first, matrix);
-  } else {
-    RAMET_UNROLL
-    for (int i = 0; i < (kExtent + 63) / 64; ++i) copy_box(to + i * kSlab, map, barrier, first + i * 64, k, matrix);
-  }
+/// Has 64 rows (columns, of b) of the result and 64 of k copied.
+template <bool kAlongK, int kBlocks>
+__device__ __forceinline__ void copy_slab(unsigned to, const TensorMap& map, unsigned barrier, int k, int first,
+                                          int matrix) {
+  const int x = kAlongK ? k : first, y = kAlongK ? first : k;
+  if constexpr (kBlocks == 1)
+    copy_box(to, map, barrier, x, y, matrix);
+  else
+    copy_box_to_all<kBlocks>(to, map, barrier, x, y, matrix);
 }
 
-__device__ __forceinline__ void copy_tiles(const WgmmaArguments& all, unsigned memory, Stages stages) {
+__device__ __forceinline__ void copy_tiles(const WgmmaArguments& all, unsigned memory, Stages stages, int rank) {
   const ProductArguments& p = all.product;
   for (Tiles tiles(p); tiles.left(); tiles.next()) {
-    const ProductTile tile = tile_of<kRows, kTileColumns>(p, tiles.tile);
+    const ProductTile tile = tiles.of_block(p, rank);
     const int matrix_a = static_cast<int>(matrix_index(p, p.a, tile.product));
     const int matrix_b = static_cast<int>(matrix_index(p, p.b, tile.product));
     for (int k = 0; k < p.k; k += kDepth, stages.next()) {
-      const unsigned to = memory + stages.slot * kStageBytes, barrier = stages.full + stages.slot * 8;
+      const unsigned a = memory + stages.slot * kStageBytes, b = a + kSlabsA * kSlab;
+      const unsigned barrier = stages.full + stages.slot * 8;
       const int source = source_k(p, tile.chunk, k);
       stages.wait_empty();
       arrive_expecting(barrier, kStageBytes);
-      copy_operand<!kTransposeA, kRows>(to, all.map_a, barrier, source, tile.row, matrix_a);
-      copy_operand<kTransposeB, kTileColumns>(to + kBytesA, all.map_b, barrier, source, tile.column, matrix_b);
+      RAMET_UNROLL
+      for (int i = 0; i < kSlabsA; ++i)
+        copy_slab<!kTransposeA, 1>(a + i * kSlab, all.map_a, barrier, source, tile.row + i * 64, matrix_a);
+      RAMET_UNROLL
+      for (int i = 0; i < kSlabsB; ++i)
+        if (i % kCluster == rank)
+          copy_slab<kTransposeB, kCluster>(b + i * kSlab, all.map_b, barrier, source, tile.column + i * 64, matrix_b);
     }
   }
 }
@@ -204,41 +214,46 @@ __device__ __forceinline__ void store_tile(const ProductArguments& p, const Prod
   }
 }
 
-__device__ __forceinline__ void multiply_tiles(const WgmmaArguments& all, unsigned memory, Stages stages, int group) {
+__device__ __forceinline__ void multiply_tiles(const WgmmaArguments& all, unsigned memory, Stages stages, int rank,
+                                               int group) {
   const ProductArguments& p = all.product;
-  const bool speaks = threadIdx.x % 128 == 0;
+  const int thread = static_cast<int>(threadIdx.x) % 128;
   for (Tiles tiles(p); tiles.left(); tiles.next()) {
-    const ProductTile tile = tile_of<kRows, kTileColumns>(p, tiles.tile);
+    const ProductTile tile = tiles.of_block(p, rank);
     float sums[kSums];
     RAMET_UNROLL
     for (float& sum : sums) sum = 0;
     for (int k = 0; k < p.k; k += kDepth, stages.next()) {
       const unsigned at = memory + stages.slot * kStageBytes;
       stages.wait_full();
-      multiply_stage(sums, at + group * (kGroupRows * 128), at + kBytesA);
-      if (k > 0 && speaks) stages.release_last();
+      multiply_stage(sums, at + group * kSlab, at + kSlabsA * kSlab);
+      if (k > 0) stages.release_last(thread);
     }
     wait_for_products<0>();
-    if (speaks) stages.release_last();
+    stages.release_last(thread);
     hold(sums);
     store_tile(p, tile, sums, group);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1) product_wgmma(const __grid_constant__ WgmmaArguments all) {
+extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(kCluster, 1, 1)
+    product_wgmma(const __grid_constant__ WgmmaArguments all) {
   extern __shared__ unsigned char shared[];
   const unsigned memory = (shared_address(shared) + 1023u) & ~1023u;
   const Stages stages(memory + kStages * kStageBytes);
+  const int group = static_cast<int>(threadIdx.x) / 128, rank = kCluster == 1 ? 0 : rank_in_cluster();
   if (threadIdx.x == 0) stages.init(2);
   __syncthreads();
-  const int group = static_cast<int>(threadIdx.x) / 128;
+  if constexpr (kCluster > 1) meet_cluster();
   if (group == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (threadIdx.x == 0) copy_tiles(all, memory, stages);
+    if (threadIdx.x == 0) copy_tiles(all, memory, stages, rank);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    multiply_tiles(all, memory, stages, group - 1);
+    multiply_tiles(all, memory, stages, rank, group - 1);
   }
+  // A block's memory must be there as long as others copy into it.
+  if constexpr (kCluster > 1) meet_cluster();
 }
 
 }  // namespace ramet_device

@@ -38,18 +38,42 @@ __device__ __forceinline__ void wait_for(unsigned barrier, int parity) {
       : "memory");
 }
 
-/// Slots of shared memory that are filled and used in turn. One thread fills, `users` arrive when they are done.
-template <int kSlots>
+// --- clusters: blocks that run side by side and reach each other's shared memory ---
+
+__device__ __forceinline__ int rank_in_cluster() {
+  unsigned rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return static_cast<int>(rank);
+}
+/// Waits for all threads of the cluster.
+__device__ __forceinline__ void meet_cluster() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+/// Arrives at the barrier that stands at this address in block `rank` of the cluster.
+__device__ __forceinline__ void arrive_at(unsigned barrier, int rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
+      "}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+
+/// Slots of shared memory that are filled and used in turn, in all blocks of a cluster alike. One thread fills, and
+/// every user arrives in every block when it is done.
+template <int kSlots, int kBlocks>
 struct Ring {
   unsigned full, empty;  ///< the first of kSlots barriers each
   int slot = 0, round = 0;
 
-  static constexpr int kBytes = kSlots * 16;
   __device__ __forceinline__ explicit Ring(unsigned barriers) : full(barriers), empty(barriers + kSlots * 8) {}
+  /// By one thread; `users` in each block.
   __device__ __forceinline__ void init(int users) const {
     for (int i = 0; i < kSlots; ++i) {
       init_barrier(full + i * 8, 1);
-      init_barrier(empty + i * 8, users);
+      init_barrier(empty + i * 8, users * kBlocks);
     }
     publish_barriers();
   }
@@ -58,8 +82,15 @@ struct Ring {
   }
   __device__ __forceinline__ void wait_empty() const { wait_for(empty + slot * 8, round ^ 1); }
   __device__ __forceinline__ void wait_full() const { wait_for(full + slot * 8, round); }
-  /// Gives back the slot before this one.
-  __device__ __forceinline__ void release_last() const { arrive(empty + (slot == 0 ? kSlots - 1 : slot - 1) * 8); }
+  /// A user gives back the slot before this one: by its threads 0 to kBlocks - 1.
+  __device__ __forceinline__ void release_last(int thread) const {
+    const unsigned barrier = empty + (slot == 0 ? kSlots - 1 : slot - 1) * 8;
+    if (thread >= kBlocks) return;
+    if constexpr (kBlocks == 1)
+      arrive(barrier);
+    else
+      arrive_at(barrier, thread);
+  }
 };
 
 // --- copies of tiles ---
@@ -70,6 +101,17 @@ __device__ __forceinline__ void copy_box(unsigned to, const TensorMap& map, unsi
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
       "[%2];" ::"r"(to),
       "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+/// The same to these addresses in all blocks of a cluster.
+template <int kBlocks>
+__device__ __forceinline__ void copy_box_to_all(unsigned to, const TensorMap& map, unsigned barrier, int x, int y,
+                                                int z) {
+  const auto all = static_cast<unsigned short>((1u << kBlocks) - 1u);
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(all)
       : "memory");
 }
 
