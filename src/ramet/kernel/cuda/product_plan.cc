@@ -6,42 +6,45 @@ namespace ramet::kernel::cuda {
 namespace {
 
 constexpr int64_t kProcessors = 132, kSharedBytes = 232448;  // of an H100 and an H200, and of a block
-constexpr int kRows = 128, kDepth = 64, kSlab = 64;
-constexpr int kMostStages = 8;
+constexpr int64_t kRows = 128, kDepth = 64, kSlab = 64, kMostStages = 8;
 
 int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-/// Columns of b that a stage holds: where the rows of b are k, whole slabs of 64.
-int64_t held_columns(int64_t columns, bool transpose_b) {
-  return transpose_b ? columns : divided_up(columns, kSlab) * kSlab;
+/// Columns of b that a stage holds.
+int64_t held_columns(int64_t columns) { return divided_up(columns, kSlab) * kSlab; }
+
+/// Tiles, of which a cluster has several, one below the other.
+int64_t clusters_of_tiles(int64_t m, int64_t n, int64_t count, int64_t columns, int64_t cluster) {
+  return divided_up(m, kRows * cluster) * divided_up(n, columns) * count;
 }
 
 /// Cycles of all waves of tiles, by a rough model: the tensor cores need four for 64 k of a column, memory three for
 /// each row and column that is copied; then the results are written.
-int64_t cycles(int64_t m, int64_t n, int64_t k, int64_t count, int64_t columns, bool transpose_b) {
-  const int64_t waves = divided_up(divided_up(m, kRows) * divided_up(n, columns) * count, kProcessors);
-  const int64_t step = std::max(4 * columns, 3 * (kRows + held_columns(columns, transpose_b)));
+int64_t cycles(int64_t m, int64_t n, int64_t k, int64_t count, int64_t columns, int64_t cluster) {
+  const int64_t waves = divided_up(clusters_of_tiles(m, n, count, columns, cluster), kProcessors / cluster);
+  const int64_t step = std::max(4 * columns, 3 * (kRows + held_columns(columns) / cluster));
   return waves * (divided_up(k, kDepth) * step + 1500 + 8 * columns);
 }
 
 }  // namespace
 
-ProductPlan plan_product(int64_t m, int64_t n, int64_t k, int64_t count, bool transpose_b) {
+ProductPlan plan_product(int64_t m, int64_t n, int64_t k, int64_t count) {
   ProductPlan plan;
-  // Few widths, so that few kernels are compiled.
   int64_t best = 0;
-  for (const int columns : {64, 96, 128, 160, 192, 200, 224, 240, 256}) {
-    const int64_t cost = cycles(m, n, k, count, columns, transpose_b);
-    if (plan.columns && cost >= best) continue;
-    best = cost;
-    plan.columns = columns;
-  }
-  const int64_t stage = (kRows + held_columns(plan.columns, transpose_b)) * kDepth * 2;
+  for (const int cluster : {2, 1})
+    for (const int columns : {256, 240, 224, 200, 192, 160, 128, 96, 64}) {  // few, so that few kernels are compiled
+      const int64_t cost = cycles(m, n, k, count, columns, cluster);
+      if (plan.columns && cost >= best) continue;
+      best = cost;
+      plan.columns = columns;
+      plan.cluster = cluster;
+    }
+  const int64_t stage = (kRows + held_columns(plan.columns)) * kDepth * 2;
   const int64_t aligned = 1024, barriers = 16;  // what the first stage may lose to its alignment; two a stage
-  plan.stages =
-      static_cast<int>(std::min<int64_t>(kMostStages, (kSharedBytes - aligned - kMostStages * barriers) / stage));
+  plan.stages = static_cast<int>(std::min(kMostStages, (kSharedBytes - aligned - kMostStages * barriers) / stage));
   plan.shared_bytes = plan.stages * (stage + barriers) + aligned;
-  plan.blocks = std::min(kProcessors, divided_up(m, kRows) * divided_up(n, plan.columns) * count);
+  plan.blocks =
+      std::min(kProcessors / plan.cluster, clusters_of_tiles(m, n, count, plan.columns, plan.cluster)) * plan.cluster;
   return plan;
 }
 

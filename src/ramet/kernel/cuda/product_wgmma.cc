@@ -15,7 +15,7 @@ using ramet_device::ProductArguments;
 using ramet_device::TensorMap;
 using ramet_device::WgmmaArguments;
 
-constexpr int kRows = 128, kDepth = 64, kThreads = 384;  // of product_wgmma.cu
+constexpr int kBox = 64, kDepth = 64, kThreads = 384;  // of product_wgmma.cu
 
 bool allowed() {
   const char* chosen = std::getenv("RAMET_CUDA_WGMMA");
@@ -45,15 +45,16 @@ WgmmaProduct::WgmmaProduct(const MatmulForm& form, DType bias)
       m_(form.m),
       n_(form.n),
       k_(form.k),
-      plan_(plan_product(form.m, form.n, form.k / form.chunks, form.batch * form.chunks, form.transpose_b)) {
+      plan_(plan_product(form.m, form.n, form.k / form.chunks, form.batch * form.chunks)) {
   const bool parts = form.chunks > 1;  // product_parts adds and rounds
   const int extra = parts ? 0 : form.has_bias ? 1 : form.accumulate ? 2 : 0;
-  CudaSource source = device_source(
-      "product_wgmma.cu",
-      {"kTileColumns=" + std::to_string(plan_.columns), "kStages=" + std::to_string(plan_.stages),
-       "kTransposeA=" + std::to_string(form.transpose_a), "kTransposeB=" + std::to_string(form.transpose_b),
-       "TypeOut=" + storage_of(parts ? DType::kF32 : form.output.dtype),
-       "TypeExtra=" + storage_of(extra == 1 ? bias : DType::kF32), "kExtra=" + std::to_string(extra)});
+  CudaSource source =
+      device_source("product_wgmma.cu",
+                    {"kTileColumns=" + std::to_string(plan_.columns), "kStages=" + std::to_string(plan_.stages),
+                     "kCluster=" + std::to_string(plan_.cluster), "kTransposeA=" + std::to_string(form.transpose_a),
+                     "kTransposeB=" + std::to_string(form.transpose_b),
+                     "TypeOut=" + storage_of(parts ? DType::kF32 : form.output.dtype),
+                     "TypeExtra=" + storage_of(extra == 1 ? bias : DType::kF32), "kExtra=" + std::to_string(extra)});
   source.text = multiply_tile_text(plan_.columns, form.transpose_a, form.transpose_b, form.a.dtype) + source.text;
   function_ = load_cuda_function(source, "product_wgmma", plan_.shared_bytes);
 }
@@ -66,19 +67,18 @@ void WgmmaProduct::launch(CudaStream& stream, ProductArguments arguments) const 
   ramet_device::ProductResult& result = arguments.result;
   const bool narrow = result.out_type != static_cast<int>(DType::kF32);
   if (narrow) result.aligned = n_ % 8 == 0 && reinterpret_cast<uintptr_t>(result.out) % 16 == 0;
-  const auto map = [](const void* data, int64_t matrices, bool along_k, int64_t others, int64_t k, int box_rows,
-                      TensorMap* to) {
+  const auto map = [this](const void* data, int64_t matrices, bool along_k, int64_t others, TensorMap* to) {
     device::make_tensor_map({.data = data,
                              .matrices = matrices,
-                             .rows = along_k ? others : k,
-                             .columns = along_k ? k : others,
-                             .box_rows = along_k ? box_rows : kDepth,
-                             .box_columns = kDepth},
+                             .rows = along_k ? others : k_,
+                             .columns = along_k ? k_ : others,
+                             .box_rows = kBox,
+                             .box_columns = kBox},
                             to);
   };
   WgmmaArguments all{};
-  map(arguments.a.data, matrices_a_, !transpose_a_, m_, k_, kRows, &all.map_a);
-  map(arguments.b.data, matrices_b_, transpose_b_, n_, k_, plan_.columns, &all.map_b);
+  map(arguments.a.data, matrices_a_, !transpose_a_, m_, &all.map_a);
+  map(arguments.b.data, matrices_b_, transpose_b_, n_, &all.map_b);
   all.product = arguments;
   stream.launch(function_, {.x = plan_.blocks, .threads = kThreads, .dynamic_shared_bytes = plan_.shared_bytes}, all);
 }
