@@ -67,8 +67,8 @@ class ProductKernel {
     const std::vector<std::string> definitions = {
         "TypeA=" + storage_of(form_.a.dtype), "TypeB=" + storage_of(form_.b.dtype),
         "kTransposeA=" + std::to_string(form_.transpose_a), "kTransposeB=" + std::to_string(form_.transpose_b)};
-    tile_ = load_cuda_function(device_source(name + ".cu", definitions), name, kSharedBytes);
-    if (!chain) wgmma_ = WgmmaProduct::make(form_, bias_);
+    tiles_ = {load_cuda_function(device_source(name + ".cu", definitions), name, kSharedBytes), kSharedBytes};
+    if (!chain) wgmma_ = WgmmaProduct::make(form_, bias_, tiles_);
     if (form_.chunks > 1) parts_ = load_cuda_function(device_source("product_parts.cu"), "product_parts");
   }
 
@@ -80,7 +80,7 @@ class ProductKernel {
     if (wgmma_ && WgmmaProduct::takes(arguments))
       wgmma_->launch(stream, arguments);
     else
-      stream.launch(tile_, {.x = tiles(form_), .dynamic_shared_bytes = kSharedBytes}, arguments);
+      tiles_.launch(stream, arguments);
     if (form_.chunks == 1) return;
     const ProductPartsArguments parts{.parts = static_cast<float*>(operands.scratch),
                                       .result = result,
@@ -155,7 +155,8 @@ class ProductKernel {
 
   MatmulForm form_;
   DType bias_ = DType::kF32;
-  CudaFunction tile_, parts_;
+  MmaTiles tiles_;  // of product_mma, or of product_f32, whose tiles are as large
+  CudaFunction parts_;
   std::optional<WgmmaProduct> wgmma_;
 };
 

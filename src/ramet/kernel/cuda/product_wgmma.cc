@@ -1,9 +1,15 @@
 #include "ramet/kernel/cuda/product_wgmma.h"
 
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
 #include <string_view>
 
+#include "ramet/base/rng.h"
 #include "ramet/device/cuda/tensor_map.h"
+#include "ramet/device/cuda/trial.h"
 #include "ramet/kernel/cuda/device/product_wgmma_arguments.h"
 #include "ramet/kernel/cuda/families.h"
 #include "ramet/kernel/cuda/print_map.h"
@@ -30,14 +36,116 @@ bool fits(const MatmulForm& form) {
   return types && whole && form.output.elements() > 0 && form.k > 0 && stride_a % 8 == 0 && stride_b % 8 == 0;
 }
 
-}  // namespace
+int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-std::optional<WgmmaProduct> WgmmaProduct::make(const MatmulForm& form, DType bias) {
-  if (!fits(form) || !allowed()) return std::nullopt;
-  return WgmmaProduct(form, bias);
+/// A small form that the same kernels compute: three tiles and two across, each with edges.
+MatmulForm sample_of(const MatmulForm& form, int columns) {
+  MatmulForm sample = form;
+  sample.batch = 1;
+  sample.m = 328;
+  sample.n = columns + 24;
+  sample.k = 200;
+  if (form.chunks > 1) {
+    sample.has_bias = sample.accumulate = false;
+    sample.output.dtype = DType::kF32;
+  }
+  sample.chunks = sample.chunk_blocks = 1;
+  sample.a.shape = form.transpose_a ? Shape{sample.k, sample.m} : Shape{sample.m, sample.k};
+  sample.b.shape = form.transpose_b ? Shape{sample.n, sample.k} : Shape{sample.k, sample.n};
+  sample.output.shape = Shape{sample.m, sample.n};
+  return sample;
 }
 
-WgmmaProduct::WgmmaProduct(const MatmulForm& form, DType bias)
+/// Numbers from 2^-7 to 2 (bf16; of f16, from 1 to 2) of both signs, as their bits.
+std::vector<std::byte> numbers(int64_t elements, DType dtype, uint64_t which) {
+  const RandomStream random(which, RandomPurpose::kTest, 0, 0);
+  std::vector<std::byte> bytes(static_cast<size_t>(elements) * size_of(dtype));
+  for (int64_t i = 0; i < elements; ++i) {
+    const auto half = static_cast<uint16_t>((random.bits16(static_cast<uint64_t>(i)) & 0x83ff) | 0x3c00);
+    const uint32_t whole = static_cast<uint32_t>(half) << 16;
+    if (size_of(dtype) == 2)
+      std::memcpy(&bytes[static_cast<size_t>(i) * 2], &half, 2);
+    else
+      std::memcpy(&bytes[static_cast<size_t>(i) * 4], &whole, 4);
+  }
+  return bytes;
+}
+
+ProductArguments arguments_of_sample(const MatmulForm& sample, DType bias, device::CudaTrial& trial) {
+  ProductArguments arguments{};
+  const auto operand = [&](const TensorType& type, int64_t stride, uint64_t which) {
+    ramet_device::ProductOperand made{};
+    made.data = trial.put(numbers(type.elements(), type.dtype, which));
+    made.matrix = type.elements();
+    made.stride = static_cast<int>(stride);
+    made.whole_vectors = 1;
+    return made;
+  };
+  arguments.a = operand(sample.a, sample.transpose_a ? sample.m : sample.k, 1);
+  arguments.b = operand(sample.b, sample.transpose_b ? sample.k : sample.n, 2);
+  if (sample.has_bias) arguments.result.extra = trial.put(numbers(sample.n, bias, 3));
+  if (sample.accumulate) arguments.result.extra = trial.put(numbers(sample.m * sample.n, DType::kF32, 4));
+  arguments.result.out_type = static_cast<int>(sample.output.dtype);
+  arguments.result.extra_type = static_cast<int>(sample.has_bias ? bias : DType::kF32);
+  arguments.result.extra_is_row = sample.has_bias;
+  arguments.result.aligned = 1;
+  for (long long& extent : arguments.stack) extent = 1;
+  arguments.products = 1;
+  arguments.part = sample.m * sample.n;
+  arguments.m = static_cast<int>(sample.m);
+  arguments.n = static_cast<int>(sample.n);
+  arguments.k = arguments.run = static_cast<int>(sample.k);
+  arguments.chunks = 1;
+  return arguments;
+}
+
+}  // namespace
+
+void MmaTiles::launch(CudaStream& stream, const ProductArguments& arguments) const {
+  constexpr int64_t kTile = 128;
+  const int64_t tiles = divided_up(arguments.m, kTile) * divided_up(arguments.n, kTile);
+  stream.launch(function, {.x = tiles * arguments.products * arguments.chunks, .dynamic_shared_bytes = shared_bytes},
+                arguments);
+}
+
+std::optional<WgmmaProduct> WgmmaProduct::make(const MatmulForm& form, DType bias, const MmaTiles& mma) {
+  if (!fits(form) || !allowed()) return std::nullopt;
+  WgmmaProduct product(form, bias, plan_product(form.m, form.n, form.k / form.chunks, form.batch * form.chunks));
+  static std::mutex mutex;
+  static std::map<const void*, bool> tried;  // by function
+  const std::lock_guard lock(mutex);
+  const auto [known, is_new] = tried.try_emplace(product.function_.handle, false);
+  if (is_new) {
+    known->second = product.agrees(form, bias, mma);
+    if (!known->second)
+      std::fprintf(stderr,
+                   "ramet: cuda: a product by wgmma (%d columns, clusters of %d) differs from mma.sync on this "
+                   "card and is not used\n",
+                   product.plan_.columns, product.plan_.cluster);
+  }
+  if (!known->second) return std::nullopt;
+  return product;
+}
+
+bool WgmmaProduct::agrees(const MatmulForm& form, DType bias, const MmaTiles& mma) const {
+  const MatmulForm sample = sample_of(form, plan_.columns);
+  ProductPlan plan = plan_;
+  plan.blocks = 2 * plan.cluster;  // fewer than tiles
+  const WgmmaProduct small(sample, bias, plan);
+  device::CudaTrial trial;
+  ProductArguments arguments = arguments_of_sample(sample, bias, trial);
+  const int64_t bytes = sample.output.bytes();
+  const auto result = [&](uint8_t before, const auto& launch) {
+    void* const out = trial.put(std::vector<std::byte>(static_cast<size_t>(bytes), std::byte{before}));
+    arguments.result.out = out;
+    launch();
+    return trial.get(out, bytes);
+  };
+  const auto expected = result(0x11, [&] { mma.launch(trial, arguments); });
+  return result(0x22, [&] { small.launch(trial, arguments); }) == expected;
+}
+
+WgmmaProduct::WgmmaProduct(const MatmulForm& form, DType bias, const ProductPlan& plan)
     : transpose_a_(form.transpose_a),
       transpose_b_(form.transpose_b),
       matrices_a_(form.a.shape.elements() / (form.m * form.k)),
@@ -45,7 +153,7 @@ WgmmaProduct::WgmmaProduct(const MatmulForm& form, DType bias)
       m_(form.m),
       n_(form.n),
       k_(form.k),
-      plan_(plan_product(form.m, form.n, form.k / form.chunks, form.batch * form.chunks)) {
+      plan_(plan) {
   const bool parts = form.chunks > 1;  // product_parts adds and rounds
   const int extra = parts ? 0 : form.has_bias ? 1 : form.accumulate ? 2 : 0;
   CudaSource source =
