@@ -62,8 +62,8 @@ def multiply_tile(columns, ta, tb, name):
 
 
 class Compiler:
-    def __init__(self, folder):
-        self.folder, self.nvrtc = folder, None
+    def __init__(self, folder, head_start):
+        self.folder, self.head_start, self.nvrtc = folder, head_start, None
 
     def compile(self, key, text, definitions):
         kept = self.folder / (key + ".cubin") if self.folder else None
@@ -121,13 +121,14 @@ def compile_wgmma(compiler, columns, cluster, ta, tb, dtype, out, extra, extra_t
         f"kTileColumns={columns}",
         f"kStages={stages_of(columns)}",
         f"kCluster={cluster}",
+        f"kHeadStart={compiler.head_start}",
         f"kTransposeA={ta}",
         f"kTransposeB={tb}",
         f"TypeOut={NAMES[out]}",
         f"TypeExtra={NAMES[extra_type]}",
         f"kExtra={extra}",
     ]
-    key = f"wgmma_{columns}x{cluster}_{ta}{tb}_{name}_{NAMES[out]}_{extra}{NAMES[extra_type]}"
+    key = f"wgmma_{columns}x{cluster}h{compiler.head_start}_{ta}{tb}_{name}_{NAMES[out]}_{extra}{NAMES[extra_type]}"
     return compiler.compile(key, text, definitions)
 
 
@@ -381,10 +382,11 @@ def main():
     parser.add_argument("--compile-only", action="store_true")
     parser.add_argument("--widths", type=int, default=3, help="widths that are timed for a shape and cluster")
     parser.add_argument("--clusters", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--head-start", type=int, default=2, help="steps by which one group is ahead of the other")
     chosen = parser.parse_args()
     if chosen.cubins:
         chosen.cubins.mkdir(parents=True, exist_ok=True)
-    compiler = Compiler(chosen.cubins)
+    compiler = Compiler(chosen.cubins, chosen.head_start)
     if chosen.compile_only:
         return compile_all(compiler, chosen.widths, chosen.clusters)
     card = Card(compiler)

@@ -156,13 +156,13 @@ WgmmaProduct::WgmmaProduct(const MatmulForm& form, DType bias, const ProductPlan
       plan_(plan) {
   const bool parts = form.chunks > 1;  // product_parts adds and rounds
   const int extra = parts ? 0 : form.has_bias ? 1 : form.accumulate ? 2 : 0;
-  CudaSource source =
-      device_source("product_wgmma.cu",
-                    {"kTileColumns=" + std::to_string(plan_.columns), "kStages=" + std::to_string(plan_.stages),
-                     "kCluster=" + std::to_string(plan_.cluster), "kTransposeA=" + std::to_string(form.transpose_a),
-                     "kTransposeB=" + std::to_string(form.transpose_b),
-                     "TypeOut=" + storage_of(parts ? DType::kF32 : form.output.dtype),
-                     "TypeExtra=" + storage_of(extra == 1 ? bias : DType::kF32), "kExtra=" + std::to_string(extra)});
+  CudaSource source = device_source(
+      "product_wgmma.cu",
+      {"kTileColumns=" + std::to_string(plan_.columns), "kStages=" + std::to_string(plan_.stages),
+       "kCluster=" + std::to_string(plan_.cluster), "kHeadStart=2", "kTransposeA=" + std::to_string(form.transpose_a),
+       "kTransposeB=" + std::to_string(form.transpose_b),
+       "TypeOut=" + storage_of(parts ? DType::kF32 : form.output.dtype),
+       "TypeExtra=" + storage_of(extra == 1 ? bias : DType::kF32), "kExtra=" + std::to_string(extra)});
   source.text = multiply_tile_text(plan_.columns, form.transpose_a, form.transpose_b, form.a.dtype) + source.text;
   function_ = load_cuda_function(source, "product_wgmma", plan_.shared_bytes);
 }

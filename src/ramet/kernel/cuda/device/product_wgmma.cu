@@ -1,11 +1,13 @@
 // Products of bf16 and f16 by wgmma. Definitions: kTileColumns (a multiple of 8 up to 256), kStages, kCluster,
-// kTransposeA, kTransposeB, TypeOut and TypeExtra (of convert.cuh), kExtra: 0 none, 1 a bias, 2 c. In front of this
-// text stands `multiply_tile`, one wgmma of that width.
+// kHeadStart, kTransposeA, kTransposeB, TypeOut and TypeExtra (of convert.cuh), kExtra: 0 none, 1 a bias, 2 c. In front
+// of this text stands `multiply_tile`, one wgmma of that width.
 //
 // A block stays and computes tiles of 128 x kTileColumns, one after the other. One thread has the copies made, 64 of k
 // at a time, some stages ahead and across tiles; two groups of 128 threads multiply, each the sums of 64 rows in
-// registers. Operands lie in shared memory as they do in memory, so a transposed operand needs no copy. The blocks of a
-// cluster have tiles one below the other, and each copies a share of the columns for all.
+// registers. The second group begins when the first has started kHeadStart steps (0: with it), and stays behind: so one
+// multiplies while the other writes its results. Operands lie in shared memory as they do in memory, so a transposed
+// operand needs no copy. The blocks of a cluster have tiles one below the other, and each copies a share of the columns
+// for all.
 
 #include "product.cuh"
 #include "warp_group.cuh"
@@ -218,6 +220,9 @@ __device__ __forceinline__ void multiply_tiles(const WgmmaArguments& all, unsign
                                                int group) {
   const ProductArguments& p = all.product;
   const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int steps = (p.k + kDepth - 1) / kDepth;
+  int ahead = kHeadStart < steps ? kHeadStart : steps;  // steps until the other group may begin
+  if (group == 1 && ahead > 0) wait_for_start();
   for (Tiles tiles(p); tiles.left(); tiles.next()) {
     const ProductTile tile = tiles.of_block(p, rank);
     float sums[kSums];
@@ -228,6 +233,7 @@ __device__ __forceinline__ void multiply_tiles(const WgmmaArguments& all, unsign
       stages.wait_full();
       multiply_stage(sums, at + group * kSlab, at + kSlabsA * kSlab);
       if (k > 0) stages.release_last(thread);
+      if (group == 0 && --ahead == 0) give_start();
     }
     wait_for_products<0>();
     stages.release_last(thread);

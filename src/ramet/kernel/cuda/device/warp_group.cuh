@@ -131,6 +131,10 @@ template <int kLeft>
 __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
 }
+/// Lets the 128 threads of another group go on from `wait_for_start`; by all 128 threads of one.
+__device__ __forceinline__ void give_start() { asm volatile("bar.arrive 1, 256;" ::: "memory"); }
+__device__ __forceinline__ void wait_for_start() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+
 /// Keeps the compiler from using sums before this point.
 template <int kCount>
 __device__ __forceinline__ void hold(float (&sums)[kCount]) {
