@@ -10,9 +10,11 @@ bits of product_mma in every form; then each width of its tile that fits a shape
 
 import argparse
 import ctypes
+import multiprocessing
 import pathlib
 import struct
 import sys
+import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2] / "src/ramet/kernel/cuda/device"
 ROWS, DEPTH, PROCESSORS, SHARED = 128, 64, 132, 232448
@@ -66,8 +68,8 @@ class Compiler:
         self.folder, self.head_start, self.nvrtc = folder, head_start, None
 
     def compile(self, key, text, definitions):
-        kept = self.folder / (key + ".cubin") if self.folder else None
-        if kept and kept.exists():
+        kept = self.folder / (key + ".cubin")
+        if kept.exists():
             return kept.read_bytes()
         if not self.nvrtc:
             self.nvrtc = library("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
@@ -87,8 +89,7 @@ class Compiler:
             sys.exit(f"{key} does not compile")
         cubin = self.read(program, "CUBIN")
         self.nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-        if kept:
-            kept.write_bytes(cubin)
+        kept.write_bytes(cubin)
         return cubin
 
     def read(self, program, what, print_it=False):
@@ -120,7 +121,8 @@ def compile_wgmma(compiler, columns, cluster, ta, tb, dtype, out, extra, extra_t
     definitions = [
         f"kTileColumns={columns}",
         f"kStages={stages_of(columns)}",
-        f"kCluster={cluster}",
+        f"kClusterRows={cluster[0]}",
+        f"kClusterColumns={cluster[1]}",
         f"kHeadStart={compiler.head_start}",
         f"kTransposeA={ta}",
         f"kTransposeB={tb}",
@@ -128,7 +130,7 @@ def compile_wgmma(compiler, columns, cluster, ta, tb, dtype, out, extra, extra_t
         f"TypeExtra={NAMES[extra_type]}",
         f"kExtra={extra}",
     ]
-    key = f"wgmma_{columns}x{cluster}h{compiler.head_start}_{ta}{tb}_{name}_{NAMES[out]}_{extra}{NAMES[extra_type]}"
+    key = f"wgmma_{columns}x{cluster[0]}{cluster[1]}h{compiler.head_start}_{ta}{tb}_{name}_{NAMES[out]}_{extra}{NAMES[extra_type]}"
     return compiler.compile(key, text, definitions)
 
 
@@ -192,6 +194,15 @@ class Card:
         return ctypes.string_at(at, 128)
 
 
+def clusters_of(m, n, columns, cluster):
+    return -(-m // (ROWS * cluster[0])) * -(-n // (columns * cluster[1]))
+
+
+def most_of(cluster):
+    """Clusters that run side by side: processors come in groups of 16 or 18, and clusters stay within one."""
+    return {1: 132, 2: 66, 4: 32}[cluster[0] * cluster[1]]
+
+
 class Product:
     """A product of stacks of one kind: a [batch, m, k], b [batch, k, n], each as it lies."""
 
@@ -251,15 +262,15 @@ class Product:
         whole = self.n % (2 if self.out_type == F32 else 8) == 0
         packed = map_a + map_b + self.arguments(whole)
         arguments = ctypes.create_string_buffer(packed + bytes(-len(packed) % 64))
-        tiles = -(-self.m // (ROWS * cluster)) * -(-self.n // columns) * self.batch * self.chunks
-        blocks = min(tiles, PROCESSORS // cluster) * cluster
+        blocks = min(clusters_of(self.m, self.n, columns, cluster) * self.batch * self.chunks, most_of(cluster))
+        blocks *= cluster[0] * cluster[1]
         return lambda: self.card.launch(function, blocks, 384, shared, arguments)
 
 
 # --- bits ---
 
 
-def bit_cases(torch):
+def bit_cases():
     """m, n, k, batch, ta, tb, type, type of the result, extra, chunks, width."""
     for ta in (0, 1):
         for tb in (0, 1):
@@ -280,7 +291,7 @@ def check_bits(card, cluster):
     torch = card.torch
     dtypes = {F32: torch.float32, F16: torch.float16, BF16: torch.bfloat16}
     wrong = 0
-    for m, n, k, batch, ta, tb, dtype, out_type, extra, chunks, width in bit_cases(torch):
+    for m, n, k, batch, ta, tb, dtype, out_type, extra, chunks, width in bit_cases():
         torch.manual_seed(m + n + k)
         a = torch.randn(batch, *((k, m) if ta else (m, k)), device="cuda").to(dtypes[dtype])
         b = torch.randn(batch, *((n, k) if tb else (k, n)), device="cuda").to(dtypes[dtype])
@@ -304,7 +315,7 @@ def check_bits(card, cluster):
                   f"extra {extra} chunks {chunks} width {width} cluster {cluster}: {different} of {found.numel()} bits differ; "
                   f"mma is off torch's f32 by {off:.3g}", flush=True)
     told = "every form of product_wgmma equals product_mma" if not wrong else f"{wrong} forms are WRONG"
-    print(f"bits, clusters of {cluster}: {told}", flush=True)
+    print(f"bits, clusters of {cluster[0]} x {cluster[1]}: {told}", flush=True)
     return wrong
 
 
@@ -314,9 +325,9 @@ def check_bits(card, cluster):
 def cost(m, n, k, columns, cluster):
     """As kernel/cuda/product_plan.cc: cycles of the waves of tiles."""
     loaded = (columns + 63) // 64 * 64
-    tiles = -(-m // (ROWS * cluster)) * -(-n // columns)
-    step = max(4 * columns, 3 * (ROWS + loaded // cluster))
-    return -(-tiles // (PROCESSORS // cluster)) * (-(-k // DEPTH) * step + 1500 + 8 * columns)
+    step = max(4 * columns, 3 * (ROWS // cluster[1] + loaded // cluster[0]))
+    waves = -(-clusters_of(m, n, columns, cluster) // most_of(cluster))
+    return waves * (-(-k // DEPTH) * step + 1500 + 8 * columns)
 
 
 def choices_of(m, n, k, most, clusters):
@@ -362,18 +373,29 @@ def time_shapes(card, most, clusters):
         best = max(rates.values())
         rate = flops / theirs / 1e9
         print(f"{name:16}{f'{m}x{n}x{k}':>22}{rate:8.0f}{best:8.0f}{best / rate:7.2f}{flops / mma / 1e9:7.0f}  "
-              + " ".join(f"{w}/{c}:{r:.0f}" for (w, c), r in rates.items()), flush=True)
+              + " ".join(f"{w}/{c[0]}{c[1]}:{r:.0f}" for (w, c), r in rates.items()), flush=True)
 
 
-def compile_all(compiler, most, clusters):
-    for m, n, k, batch, ta, tb, dtype, out_type, extra, chunks, width in bit_cases(None):
+def jobs_of(most, clusters):
+    """All kernels that a run needs."""
+    jobs = set()
+    for m, n, k, batch, ta, tb, dtype, out_type, extra, chunks, width in bit_cases():
         for cluster in clusters:
-            extra_type = BF16 if extra == 1 else F32
-            compile_wgmma(compiler, width, cluster, ta, tb, dtype, out_type, extra, extra_type)
-        compile_mma(compiler, ta, tb, dtype)
+            jobs.add((compile_wgmma, width, cluster, ta, tb, dtype, out_type, extra, BF16 if extra == 1 else F32))
+        jobs.add((compile_mma, ta, tb, dtype))
     for _, m, n, k, ta, out_type in SHAPES:
         for width, cluster in choices_of(m, n, k, most, clusters):
-            compile_wgmma(compiler, width, cluster, ta, 0, BF16, out_type, 0, F32)
+            jobs.add((compile_wgmma, width, cluster, ta, 0, BF16, out_type, 0, F32))
+    return sorted(jobs, key=str)
+
+
+def compile_job(folder, head_start, job):
+    job[0](Compiler(folder, head_start), *job[1:])
+
+
+def compile_all(folder, head_start, most, clusters):
+    with multiprocessing.get_context("spawn").Pool() as pool:
+        pool.starmap(compile_job, [(folder, head_start, job) for job in jobs_of(most, clusters)])
 
 
 def main():
@@ -381,19 +403,21 @@ def main():
     parser.add_argument("--cubins", type=pathlib.Path, help="where compiled kernels are kept")
     parser.add_argument("--compile-only", action="store_true")
     parser.add_argument("--widths", type=int, default=3, help="widths that are timed for a shape and cluster")
-    parser.add_argument("--clusters", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--clusters", nargs="+", default=["11", "21", "12", "22"], help="rows and columns of blocks")
     parser.add_argument("--head-start", type=int, default=2, help="steps by which one group is ahead of the other")
     chosen = parser.parse_args()
-    if chosen.cubins:
-        chosen.cubins.mkdir(parents=True, exist_ok=True)
-    compiler = Compiler(chosen.cubins, chosen.head_start)
+    folder = chosen.cubins or pathlib.Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    clusters = [(int(text[0]), int(text[1])) for text in chosen.clusters]
+    compile_all(folder, chosen.head_start, chosen.widths, clusters)
     if chosen.compile_only:
-        return compile_all(compiler, chosen.widths, chosen.clusters)
+        return
+    compiler = Compiler(folder, chosen.head_start)
     card = Card(compiler)
-    right = [cluster for cluster in chosen.clusters if check_bits(card, cluster) == 0]
+    right = [cluster for cluster in clusters if check_bits(card, cluster) == 0]
     if right:
         time_shapes(card, chosen.widths, right)
-    sys.exit(len(right) != len(chosen.clusters))
+    sys.exit(len(right) != len(clusters))
 
 
 if __name__ == "__main__":

@@ -13,39 +13,39 @@ int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 /// Columns of b that a stage holds.
 int64_t held_columns(int64_t columns) { return divided_up(columns, kSlab) * kSlab; }
 
-/// Tiles, of which a cluster has several, one below the other.
-int64_t clusters_of_tiles(int64_t m, int64_t n, int64_t count, int64_t columns, int64_t cluster) {
-  return divided_up(m, kRows * cluster) * divided_up(n, columns) * count;
+/// Tiles of clusters.
+int64_t cluster_tiles(int64_t m, int64_t n, int64_t count, const ProductPlan& plan) {
+  return divided_up(m, kRows * plan.cluster_rows) * divided_up(n, plan.columns * plan.cluster_columns) * count;
 }
 
 /// Cycles of all waves of tiles, by a rough model: the tensor cores need four for 64 k of a column, memory three for
 /// each row and column that is copied; then the results are written.
-int64_t cycles(int64_t m, int64_t n, int64_t k, int64_t count, int64_t columns, int64_t cluster) {
-  const int64_t waves = divided_up(clusters_of_tiles(m, n, count, columns, cluster), kProcessors / cluster);
-  const int64_t step = std::max(4 * columns, 3 * (kRows + held_columns(columns) / cluster));
-  return waves * (divided_up(k, kDepth) * step + 1500 + 8 * columns);
+int64_t cycles(int64_t m, int64_t n, int64_t k, int64_t count, const ProductPlan& plan) {
+  const int64_t waves = divided_up(cluster_tiles(m, n, count, plan), kProcessors / plan.cluster());
+  const int64_t copied = kRows / plan.cluster_columns + held_columns(plan.columns) / plan.cluster_rows;
+  const int64_t step = std::max<int64_t>(4 * plan.columns, 3 * copied);
+  return waves * (divided_up(k, kDepth) * step + 1500 + 8 * plan.columns);
 }
 
 }  // namespace
 
 ProductPlan plan_product(int64_t m, int64_t n, int64_t k, int64_t count) {
-  ProductPlan plan;
-  int64_t best = 0;
-  for (const int cluster : {2, 1})
+  ProductPlan best;
+  int64_t least = 0;
+  for (const int cluster_rows : {2, 1})
     for (const int columns : {256, 240, 224, 200, 192, 160, 128, 96, 64}) {  // few, so that few kernels are compiled
-      const int64_t cost = cycles(m, n, k, count, columns, cluster);
-      if (plan.columns && cost >= best) continue;
-      best = cost;
-      plan.columns = columns;
-      plan.cluster = cluster;
+      const ProductPlan plan{.columns = columns, .cluster_rows = cluster_rows};
+      const int64_t cost = cycles(m, n, k, count, plan);
+      if (best.columns && cost >= least) continue;
+      least = cost;
+      best = plan;
     }
-  const int64_t stage = (kRows + held_columns(plan.columns)) * kDepth * 2;
+  const int64_t stage = (kRows + held_columns(best.columns)) * kDepth * 2;
   const int64_t aligned = 1024, barriers = 16;  // what the first stage may lose to its alignment; two a stage
-  plan.stages = static_cast<int>(std::min(kMostStages, (kSharedBytes - aligned - kMostStages * barriers) / stage));
-  plan.shared_bytes = plan.stages * (stage + barriers) + aligned;
-  plan.blocks =
-      std::min(kProcessors / plan.cluster, clusters_of_tiles(m, n, count, plan.columns, plan.cluster)) * plan.cluster;
-  return plan;
+  best.stages = static_cast<int>(std::min(kMostStages, (kSharedBytes - aligned - kMostStages * barriers) / stage));
+  best.shared_bytes = best.stages * (stage + barriers) + aligned;
+  best.blocks = std::min(kProcessors / best.cluster(), cluster_tiles(m, n, count, best)) * best.cluster();
+  return best;
 }
 
 std::string multiply_tile_text(int columns, bool transpose_a, bool transpose_b, DType type) {

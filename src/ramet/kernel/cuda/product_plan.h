@@ -9,11 +9,12 @@ namespace ramet::kernel::cuda {
 
 /// How product_wgmma computes a product. Nothing of it shows in the bits.
 struct ProductPlan {
-  int columns = 0;  ///< of a tile of 128 rows; a multiple of 8
-  int cluster = 1;  ///< blocks that share copies of columns
+  int columns = 0;                            ///< of a tile of 128 rows; a multiple of 8
+  int cluster_rows = 1, cluster_columns = 1;  ///< blocks that share copies
   int stages = 0;
   int64_t shared_bytes = 0;
   int64_t blocks = 0;
+  int cluster() const { return cluster_rows * cluster_columns; }
 };
 
 /// The tile that fills the card's processors best: `count` products (parts of products) of [m, k] and [k, n].

@@ -119,9 +119,9 @@ std::optional<WgmmaProduct> WgmmaProduct::make(const MatmulForm& form, DType bia
     known->second = product.agrees(form, bias, mma);
     if (!known->second)
       std::fprintf(stderr,
-                   "ramet: cuda: a product by wgmma (%d columns, clusters of %d) differs from mma.sync on this "
+                   "ramet: cuda: a product by wgmma (%d columns, clusters of %d blocks) differs from mma.sync on this "
                    "card and is not used\n",
-                   product.plan_.columns, product.plan_.cluster);
+                   product.plan_.columns, product.plan_.cluster());
   }
   if (!known->second) return std::nullopt;
   return product;
@@ -130,7 +130,7 @@ std::optional<WgmmaProduct> WgmmaProduct::make(const MatmulForm& form, DType bia
 bool WgmmaProduct::agrees(const MatmulForm& form, DType bias, const MmaTiles& mma) const {
   const MatmulForm sample = sample_of(form, plan_.columns);
   ProductPlan plan = plan_;
-  plan.blocks = 2 * plan.cluster;  // fewer than tiles
+  plan.blocks = 2 * plan.cluster();  // fewer than tiles
   const WgmmaProduct small(sample, bias, plan);
   device::CudaTrial trial;
   ProductArguments arguments = arguments_of_sample(sample, bias, trial);
@@ -159,7 +159,8 @@ WgmmaProduct::WgmmaProduct(const MatmulForm& form, DType bias, const ProductPlan
   CudaSource source = device_source(
       "product_wgmma.cu",
       {"kTileColumns=" + std::to_string(plan_.columns), "kStages=" + std::to_string(plan_.stages),
-       "kCluster=" + std::to_string(plan_.cluster), "kHeadStart=2", "kTransposeA=" + std::to_string(form.transpose_a),
+       "kClusterRows=" + std::to_string(plan_.cluster_rows), "kClusterColumns=" + std::to_string(plan_.cluster_columns),
+       "kHeadStart=2", "kTransposeA=" + std::to_string(form.transpose_a),
        "kTransposeB=" + std::to_string(form.transpose_b),
        "TypeOut=" + storage_of(parts ? DType::kF32 : form.output.dtype),
        "TypeExtra=" + storage_of(extra == 1 ? bias : DType::kF32), "kExtra=" + std::to_string(extra)});

@@ -1,13 +1,13 @@
-// Products of bf16 and f16 by wgmma. Definitions: kTileColumns (a multiple of 8 up to 256), kStages, kCluster,
-// kHeadStart, kTransposeA, kTransposeB, TypeOut and TypeExtra (of convert.cuh), kExtra: 0 none, 1 a bias, 2 c. In front
-// of this text stands `multiply_tile`, one wgmma of that width.
+// Products of bf16 and f16 by wgmma. Definitions: kTileColumns (a multiple of 8 up to 256), kStages, kClusterRows,
+// kClusterColumns, kHeadStart, kTransposeA, kTransposeB, TypeOut and TypeExtra (of convert.cuh), kExtra: 0 none, 1 a
+// bias, 2 c. In front of this text stands `multiply_tile`, one wgmma of that width.
 //
 // A block stays and computes tiles of 128 x kTileColumns, one after the other. One thread has the copies made, 64 of k
 // at a time, some stages ahead and across tiles; two groups of 128 threads multiply, each the sums of 64 rows in
 // registers. The second group begins when the first has started kHeadStart steps (0: with it), and stays behind: so one
 // multiplies while the other writes its results. Operands lie in shared memory as they do in memory, so a transposed
-// operand needs no copy. The blocks of a cluster have tiles one below the other, and each copies a share of the columns
-// for all.
+// operand needs no copy. The kClusterRows x kClusterColumns blocks of a cluster have neighbouring tiles; those below
+// each other share the copies of columns, those beside each other the copies of rows.
 
 #include "product.cuh"
 #include "warp_group.cuh"
@@ -19,39 +19,56 @@ constexpr int kSlab = 64 * kDepth * 2;  // bytes of 64 rows or columns of the re
 constexpr int kSlabsA = kRows / 64, kSlabsB = (kTileColumns + 63) / 64;
 constexpr int kStageBytes = (kSlabsA + kSlabsB) * kSlab;
 
+constexpr int kCluster = kClusterRows * kClusterColumns;
 using Stages = Ring<kStages, kCluster>;
+
+/// This block's place in its cluster.
+struct Place {
+  int row, column;
+  __device__ __forceinline__ Place() {
+    const int rank = kCluster == 1 ? 0 : rank_in_cluster();
+    row = rank % kClusterRows;
+    column = rank / kClusterRows;
+  }
+};
 
 /// The share of the tiles of this block's cluster, each kCluster of the block's.
 struct Tiles {
   Index tile, count;
-  __device__ __forceinline__ explicit Tiles(const ProductArguments& p)
-      : tile(blockIdx.x / kCluster),
-        count(static_cast<Index>((p.m + kRows * kCluster - 1) / (kRows * kCluster)) *
-              ((p.n + kTileColumns - 1) / kTileColumns) * p.products * p.chunks) {}
+  __device__ __forceinline__ explicit Tiles(const ProductArguments& p) : tile(blockIdx.x / kCluster) {
+    const int down = (p.m + kRows * kClusterRows - 1) / (kRows * kClusterRows);
+    const int across = (p.n + kTileColumns * kClusterColumns - 1) / (kTileColumns * kClusterColumns);
+    count = static_cast<Index>(down) * across * p.products * p.chunks;
+  }
   __device__ __forceinline__ bool left() const { return tile < count; }
   __device__ __forceinline__ void next() { tile += gridDim.x / kCluster; }
-  __device__ __forceinline__ ProductTile of_block(const ProductArguments& p, int rank) const {
-    ProductTile own = tile_of<kRows * kCluster, kTileColumns>(p, tile);
-    own.row += rank * kRows;
+  __device__ __forceinline__ ProductTile of_block(const ProductArguments& p, Place place) const {
+    ProductTile own = tile_of<kRows * kClusterRows, kTileColumns * kClusterColumns>(p, tile);
+    own.row += place.row * kRows;
+    own.column += place.column * kTileColumns;
     return own;
   }
 };
 
-/// Has 64 rows (columns, of b) of the result and 64 of k copied.
+/// Has 64 rows (columns, of b) of the result and 64 of k copied to the blocks `blocks`.
 template <bool kAlongK, int kBlocks>
-__device__ __forceinline__ void copy_slab(unsigned to, const TensorMap& map, unsigned barrier, int k, int first,
-                                          int matrix) {
+__device__ __forceinline__ void copy_slab(unsigned to, const TensorMap& map, unsigned barrier, unsigned blocks, int k,
+                                          int first, int matrix) {
   const int x = kAlongK ? k : first, y = kAlongK ? first : k;
   if constexpr (kBlocks == 1)
     copy_box(to, map, barrier, x, y, matrix);
   else
-    copy_box_to_all<kBlocks>(to, map, barrier, x, y, matrix);
+    copy_box_to_all(to, map, barrier, blocks, x, y, matrix);
 }
 
-__device__ __forceinline__ void copy_tiles(const WgmmaArguments& all, unsigned memory, Stages stages, int rank) {
+__device__ __forceinline__ void copy_tiles(const WgmmaArguments& all, unsigned memory, Stages stages, Place place) {
+  constexpr unsigned kBelow = (1u << kClusterRows) - 1u;
+  const unsigned below = kBelow << (place.column * kClusterRows);  // blocks with the same columns
+  unsigned beside = 0;                                             // blocks with the same rows
+  for (int i = 0; i < kClusterColumns; ++i) beside |= 1u << (i * kClusterRows + place.row);
   const ProductArguments& p = all.product;
   for (Tiles tiles(p); tiles.left(); tiles.next()) {
-    const ProductTile tile = tiles.of_block(p, rank);
+    const ProductTile tile = tiles.of_block(p, place);
     const int matrix_a = static_cast<int>(matrix_index(p, p.a, tile.product));
     const int matrix_b = static_cast<int>(matrix_index(p, p.b, tile.product));
     for (int k = 0; k < p.k; k += kDepth, stages.next()) {
@@ -62,11 +79,14 @@ __device__ __forceinline__ void copy_tiles(const WgmmaArguments& all, unsigned m
       arrive_expecting(barrier, kStageBytes);
       RAMET_UNROLL
       for (int i = 0; i < kSlabsA; ++i)
-        copy_slab<!kTransposeA, 1>(a + i * kSlab, all.map_a, barrier, source, tile.row + i * 64, matrix_a);
+        if (i % kClusterColumns == place.column)
+          copy_slab<!kTransposeA, kClusterColumns>(a + i * kSlab, all.map_a, barrier, beside, source, tile.row + i * 64,
+                                                   matrix_a);
       RAMET_UNROLL
       for (int i = 0; i < kSlabsB; ++i)
-        if (i % kCluster == rank)
-          copy_slab<kTransposeB, kCluster>(b + i * kSlab, all.map_b, barrier, source, tile.column + i * 64, matrix_b);
+        if (i % kClusterRows == place.row)
+          copy_slab<kTransposeB, kClusterRows>(b + i * kSlab, all.map_b, barrier, below, source, tile.column + i * 64,
+                                               matrix_b);
     }
   }
 }
@@ -216,7 +236,7 @@ __device__ __forceinline__ void store_tile(const ProductArguments& p, const Prod
   }
 }
 
-__device__ __forceinline__ void multiply_tiles(const WgmmaArguments& all, unsigned memory, Stages stages, int rank,
+__device__ __forceinline__ void multiply_tiles(const WgmmaArguments& all, unsigned memory, Stages stages, Place place,
                                                int group) {
   const ProductArguments& p = all.product;
   const int thread = static_cast<int>(threadIdx.x) % 128;
@@ -224,7 +244,7 @@ __device__ __forceinline__ void multiply_tiles(const WgmmaArguments& all, unsign
   int ahead = kHeadStart < steps ? kHeadStart : steps;  // steps until the other group may begin
   if (group == 1 && ahead > 0) wait_for_start();
   for (Tiles tiles(p); tiles.left(); tiles.next()) {
-    const ProductTile tile = tiles.of_block(p, rank);
+    const ProductTile tile = tiles.of_block(p, place);
     float sums[kSums];
     RAMET_UNROLL
     for (float& sum : sums) sum = 0;
@@ -247,16 +267,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(kCluster, 
   extern __shared__ unsigned char shared[];
   const unsigned memory = (shared_address(shared) + 1023u) & ~1023u;
   const Stages stages(memory + kStages * kStageBytes);
-  const int group = static_cast<int>(threadIdx.x) / 128, rank = kCluster == 1 ? 0 : rank_in_cluster();
+  const int group = static_cast<int>(threadIdx.x) / 128;
+  const Place place;
   if (threadIdx.x == 0) stages.init(2);
   __syncthreads();
   if constexpr (kCluster > 1) meet_cluster();
   if (group == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (threadIdx.x == 0) copy_tiles(all, memory, stages, rank);
+    if (threadIdx.x == 0) copy_tiles(all, memory, stages, place);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    multiply_tiles(all, memory, stages, rank, group - 1);
+    multiply_tiles(all, memory, stages, place, group - 1);
   }
   // A block's memory must be there as long as others copy into it.
   if constexpr (kCluster > 1) meet_cluster();

@@ -103,15 +103,13 @@ __device__ __forceinline__ void copy_box(unsigned to, const TensorMap& map, unsi
       "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z)
       : "memory");
 }
-/// The same to these addresses in all blocks of a cluster.
-template <int kBlocks>
-__device__ __forceinline__ void copy_box_to_all(unsigned to, const TensorMap& map, unsigned barrier, int x, int y,
-                                                int z) {
-  const auto all = static_cast<unsigned short>((1u << kBlocks) - 1u);
+/// The same to these addresses in the blocks of the cluster whose bits are set.
+__device__ __forceinline__ void copy_box_to_all(unsigned to, const TensorMap& map, unsigned barrier, unsigned blocks,
+                                                int x, int y, int z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
       "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
-      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(all)
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(static_cast<unsigned short>(blocks))
       : "memory");
 }
 
