@@ -20,7 +20,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2] / "src/ramet/kernel/cuda/de
 ROWS, DEPTH, PROCESSORS, SHARED = 128, 64, 132, 232448
 F32, F16, BF16 = 0, 1, 2
 NAMES = {F32: "F32", F16: "F16", BF16: "BF16"}
-WIDTHS = (64, 96, 128, 160, 192, 200, 224, 240, 256)
+WIDTHS = (64, 128, 192, 256)
 
 # name, m, n, k, transposed a, type of the result
 SHAPES = [
@@ -325,7 +325,7 @@ def check_bits(card, cluster):
 def cost(m, n, k, columns, cluster):
     """As kernel/cuda/product_plan.cc: cycles of the waves of tiles."""
     loaded = (columns + 63) // 64 * 64
-    step = max(4 * columns, 3 * (ROWS // cluster[1] + loaded // cluster[0]))
+    step = max(4 * columns, 2.8 * (ROWS // cluster[1] + loaded // cluster[0]))
     waves = -(-clusters_of(m, n, columns, cluster) // most_of(cluster))
     return waves * (-(-k // DEPTH) * step + 1500 + 8 * columns)
 

@@ -160,7 +160,7 @@ WgmmaProduct::WgmmaProduct(const MatmulForm& form, DType bias, const ProductPlan
       "product_wgmma.cu",
       {"kTileColumns=" + std::to_string(plan_.columns), "kStages=" + std::to_string(plan_.stages),
        "kClusterRows=" + std::to_string(plan_.cluster_rows), "kClusterColumns=" + std::to_string(plan_.cluster_columns),
-       "kHeadStart=2", "kTransposeA=" + std::to_string(form.transpose_a),
+       "kHeadStart=0", "kTransposeA=" + std::to_string(form.transpose_a),
        "kTransposeB=" + std::to_string(form.transpose_b),
        "TypeOut=" + storage_of(parts ? DType::kF32 : form.output.dtype),
        "TypeExtra=" + storage_of(extra == 1 ? bias : DType::kF32), "kExtra=" + std::to_string(extra)});
