@@ -62,6 +62,9 @@ class Card:
         self.fill(address.value, size, 0x3C)
         return address.value
 
+    def release(self, address):
+        self.check(self.cuda.cuMemFree_v2(ctypes.c_ulonglong(address)))
+
     def fill(self, address, size, byte):
         value, count = ctypes.c_ubyte(byte), ctypes.c_size_t(size)
         self.check(self.cuda.cuMemsetD8Async(ctypes.c_ulonglong(address), value, count, self.stream))
@@ -92,11 +95,13 @@ class Card:
         self.check(self.cuda.cuModuleGetFunction(ctypes.byref(function), self.modules[key], name.encode()))
         return function
 
-    def launch(self, function, blocks, threads, fields):
+    def launch(self, function, blocks, threads, fields, shared=0):
+        """`blocks` are a number, or three; `shared` is dynamic shared memory."""
         arguments = struct_of(fields)
         parameters = (Pointer * 1)(ctypes.addressof(arguments))
+        grid = blocks if isinstance(blocks, tuple) else (blocks, 1, 1)
         self.check(
-            self.cuda.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, self.stream, parameters, Pointer())
+            self.cuda.cuLaunchKernel(function, *grid, threads, 1, 1, shared, self.stream, parameters, Pointer())
         )
 
     def wait(self):
