@@ -22,20 +22,24 @@ F32, F16, BF16 = 0, 1, 2
 NAMES = {F32: "F32", F16: "F16", BF16: "BF16"}
 WIDTHS = (64, 128, 192, 256)
 
-# name, m, n, k, transposed a, type of the result
+# name, m, n, k, whether a and b lie transposed, type of the result
 SHAPES = [
-    ("bert qkv", 16384, 3072, 1024, 0, BF16),
-    ("bert out", 16384, 1024, 1024, 0, BF16),
-    ("bert up", 16384, 4096, 1024, 0, BF16),
-    ("bert down", 16384, 1024, 4096, 0, BF16),
-    ("bert wgrad out", 1024, 1024, 16384, 1, F32),
-    ("bert wgrad up", 4096, 1024, 16384, 1, F32),
-    ("gpt qkv", 8192, 4800, 1600, 0, BF16),
-    ("gpt out", 8192, 1600, 1600, 0, BF16),
-    ("gpt up", 8192, 6400, 1600, 0, BF16),
-    ("gpt down", 8192, 1600, 6400, 0, BF16),
-    ("gpt head", 8192, 50304, 1600, 0, BF16),
-    ("gpt wgrad up", 6400, 1600, 8192, 1, F32),
+    ("bert qkv", 16384, 3072, 1024, 0, 0, BF16),
+    ("bert out", 16384, 1024, 1024, 0, 0, BF16),
+    ("bert up", 16384, 4096, 1024, 0, 0, BF16),
+    ("bert down", 16384, 1024, 4096, 0, 0, BF16),
+    ("bert wgrad out", 1024, 1024, 16384, 1, 0, F32),
+    ("bert wgrad up", 4096, 1024, 16384, 1, 0, F32),
+    ("gpt qkv", 8192, 4800, 1600, 0, 0, BF16),
+    ("gpt out", 8192, 1600, 1600, 0, 0, BF16),
+    ("gpt up", 8192, 6400, 1600, 0, 0, BF16),
+    ("gpt down", 8192, 1600, 6400, 0, 0, BF16),
+    ("gpt head", 8192, 50304, 1600, 0, 0, BF16),
+    ("gpt wgrad up", 6400, 1600, 8192, 1, 0, F32),
+    ("bert dgrad up", 16384, 1024, 4096, 0, 1, BF16),
+    ("bert dgrad out", 16384, 1024, 1024, 0, 1, BF16),
+    ("gpt dgrad qkv", 8192, 1600, 4800, 0, 1, BF16),
+    ("gpt dgrad down", 8192, 6400, 1600, 0, 1, BF16),
 ]
 
 
@@ -64,8 +68,8 @@ def multiply_tile(columns, ta, tb, name):
 
 
 class Compiler:
-    def __init__(self, folder, head_start):
-        self.folder, self.head_start, self.nvrtc = folder, head_start, None
+    def __init__(self, folder):
+        self.folder, self.nvrtc = folder, None
 
     def compile(self, key, text, definitions):
         kept = self.folder / (key + ".cubin")
@@ -123,14 +127,14 @@ def compile_wgmma(compiler, columns, cluster, ta, tb, dtype, out, extra, extra_t
         f"kStages={stages_of(columns)}",
         f"kClusterRows={cluster[0]}",
         f"kClusterColumns={cluster[1]}",
-        f"kHeadStart={compiler.head_start}",
+        f"kHeadStart={cluster[2]}",
         f"kTransposeA={ta}",
         f"kTransposeB={tb}",
         f"TypeOut={NAMES[out]}",
         f"TypeExtra={NAMES[extra_type]}",
         f"kExtra={extra}",
     ]
-    key = f"wgmma_{columns}x{cluster[0]}{cluster[1]}h{compiler.head_start}_{ta}{tb}_{name}_{NAMES[out]}_{extra}{NAMES[extra_type]}"
+    key = f"wgmma_{columns}x{cluster[0]}{cluster[1]}h{cluster[2]}_{ta}{tb}_{name}_{NAMES[out]}_{extra}{NAMES[extra_type]}"
     return compiler.compile(key, text, definitions)
 
 
@@ -315,7 +319,7 @@ def check_bits(card, cluster):
                   f"extra {extra} chunks {chunks} width {width} cluster {cluster}: {different} of {found.numel()} bits differ; "
                   f"mma is off torch's f32 by {off:.3g}", flush=True)
     told = "every form of product_wgmma equals product_mma" if not wrong else f"{wrong} forms are WRONG"
-    print(f"bits, clusters of {cluster[0]} x {cluster[1]}: {told}", flush=True)
+    print(f"bits, clusters of {cluster[0]} x {cluster[1]}, head start {cluster[2]}: {told}", flush=True)
     return wrong
 
 
@@ -355,16 +359,16 @@ def time_shapes(card, most, clusters):
     torch = card.torch
     print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}; TFLOP/s; width of the tile/cluster:TFLOP/s")
     print(f"{'':16}{'m x n x k':>22}{'torch':>8}{'wgmma':>8}{'ratio':>7}{'mma':>7}  widths")
-    for name, m, n, k, ta, out_type in SHAPES:
+    for name, m, n, k, ta, tb, out_type in SHAPES:
         flops = 2.0 * m * n * k
         repeats = max(10, int(0.04 / (flops / 6e14)))
         a = torch.randn(1, *((k, m) if ta else (m, k)), device="cuda").bfloat16()
-        b = torch.randn(1, k, n, device="cuda").bfloat16()
+        b = torch.randn(1, *((n, k) if tb else (k, n)), device="cuda").bfloat16()
         out = torch.empty(1, 1, m, n, device="cuda", dtype=torch.float32 if out_type == F32 else torch.bfloat16)
-        product = Product(card, a, b, ta, 0, out)
+        product = Product(card, a, b, ta, tb, out)
         theirs_out = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
-        left = a[0].t() if ta else a[0]
-        theirs = milliseconds(torch, lambda: torch.mm(left, b[0], out=theirs_out), repeats)
+        left, right = a[0].t() if ta else a[0], b[0].t() if tb else b[0]
+        theirs = milliseconds(torch, lambda: torch.mm(left, right, out=theirs_out), repeats)
         mma = milliseconds(torch, product.by_mma(), max(5, repeats // 4))
         rates = {
             choice: flops / milliseconds(torch, product.by_wgmma(*choice), repeats) / 1e9
@@ -373,7 +377,7 @@ def time_shapes(card, most, clusters):
         best = max(rates.values())
         rate = flops / theirs / 1e9
         print(f"{name:16}{f'{m}x{n}x{k}':>22}{rate:8.0f}{best:8.0f}{best / rate:7.2f}{flops / mma / 1e9:7.0f}  "
-              + " ".join(f"{w}/{c[0]}{c[1]}:{r:.0f}" for (w, c), r in rates.items()), flush=True)
+              + " ".join(f"{w}/{c[0]}{c[1]}h{c[2]}:{r:.0f}" for (w, c), r in rates.items()), flush=True)
 
 
 def jobs_of(most, clusters):
@@ -383,36 +387,36 @@ def jobs_of(most, clusters):
         for cluster in clusters:
             jobs.add((compile_wgmma, width, cluster, ta, tb, dtype, out_type, extra, BF16 if extra == 1 else F32))
         jobs.add((compile_mma, ta, tb, dtype))
-    for _, m, n, k, ta, out_type in SHAPES:
+    for _, m, n, k, ta, tb, out_type in SHAPES:
         for width, cluster in choices_of(m, n, k, most, clusters):
-            jobs.add((compile_wgmma, width, cluster, ta, 0, BF16, out_type, 0, F32))
+            jobs.add((compile_wgmma, width, cluster, ta, tb, BF16, out_type, 0, F32))
     return sorted(jobs, key=str)
 
 
-def compile_job(folder, head_start, job):
-    job[0](Compiler(folder, head_start), *job[1:])
+def compile_job(folder, job):
+    job[0](Compiler(folder), *job[1:])
 
 
-def compile_all(folder, head_start, most, clusters):
+def compile_all(folder, most, clusters):
     with multiprocessing.get_context("spawn").Pool() as pool:
-        pool.starmap(compile_job, [(folder, head_start, job) for job in jobs_of(most, clusters)])
+        pool.starmap(compile_job, [(folder, job) for job in jobs_of(most, clusters)])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cubins", type=pathlib.Path, help="where compiled kernels are kept")
     parser.add_argument("--compile-only", action="store_true")
-    parser.add_argument("--widths", type=int, default=3, help="widths that are timed for a shape and cluster")
-    parser.add_argument("--clusters", nargs="+", default=["11", "21", "12", "22"], help="rows and columns of blocks")
-    parser.add_argument("--head-start", type=int, default=2, help="steps by which one group is ahead of the other")
+    parser.add_argument("--widths", type=int, default=2, help="widths that are timed for a shape and cluster")
+    parser.add_argument("--clusters", nargs="+", default=["11h0", "11h2", "21h0", "21h2", "12h2", "22h2"],
+                        help="rows and columns of blocks, and steps by which one group of a block is ahead of the other")
     chosen = parser.parse_args()
     folder = chosen.cubins or pathlib.Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
-    clusters = [(int(text[0]), int(text[1])) for text in chosen.clusters]
-    compile_all(folder, chosen.head_start, chosen.widths, clusters)
+    clusters = [(int(text[0]), int(text[1]), int(text[3:])) for text in chosen.clusters]
+    compile_all(folder, chosen.widths, clusters)
     if chosen.compile_only:
         return
-    compiler = Compiler(folder, chosen.head_start)
+    compiler = Compiler(folder)
     card = Card(compiler)
     right = [cluster for cluster in clusters if check_bits(card, cluster) == 0]
     if right:
