@@ -203,7 +203,8 @@ int plan(const PlanArguments& arguments, bool json) {
   const double compile_seconds = compiled.seconds;
   // What a process has beside its arena, taken from this one: the program, its libraries, the data it has open.
   const HostBytes host = host_of(preparation, compiled, false).first;
-  const int64_t process_bytes = exe.planned_bytes() + host.total() + resident_bytes();
+  const bool own_memory = !find_device().beside.empty();
+  const int64_t process_bytes = (own_memory ? 0 : exe.planned_bytes()) + host.total() + resident_bytes();
   double step_seconds = 0;
   std::optional<PlannedTime> time;
   if (!arguments.no_time && !find_device().is_here()) {
@@ -259,6 +260,7 @@ int plan(const PlanArguments& arguments, bool json) {
   std::printf("compiled in %s for %d threads, kernels %s\n\n", duration_text(compile_seconds).c_str(), exe.threads,
               exe.kernel_class.c_str());
   std::fputs((text_of(memory) + "\n" + text_of(host, 1)).c_str(), stdout);
+  if (own_memory) std::printf("\nbeside device memory: %s\n", std::string(find_device().beside).c_str());
   if (!exe.activations.empty()) std::printf("\nactivations, chosen to fit: %s\n", exe.activations.c_str());
   if (!exe.given_up.empty()) std::printf("\ngiven up to fit: %s\n", exe.given_up.c_str());
   std::printf("\nprocess: %s at its peak\n", format_size(process_bytes).c_str());

@@ -23,6 +23,8 @@ struct DeviceEntry {
   int64_t (*available)();
   /// The machine file by which time is predicted where the machine has no such device; "": every machine has it.
   std::string_view machine{};
+  /// For people: what it takes of its memory beside a program's; "": its memory is the host's.
+  std::string_view beside{};
 
   bool is_here() const;
 };

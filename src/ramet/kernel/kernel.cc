@@ -5,17 +5,10 @@
 #include <string_view>
 
 #include "ramet/base/error.h"
+#include "ramet/base/verbose.h"
 
 namespace ramet::kernel {
 namespace {
-
-bool wants_dispatch_trace() {
-  static const bool wanted = [] {
-    const char* verbose = std::getenv("RAMET_VERBOSE");
-    return verbose && std::string_view(verbose).find("dispatch") != std::string_view::npos;
-  }();
-  return wanted;
-}
 
 /// Types that most fast kernels do not take.
 bool is_rare(DType dtype) {
@@ -66,7 +59,7 @@ const KernelEntry& Backend::select(const NodeSignature& node, const std::string&
     else if (entry.refuse)
       reason = entry.refuse(node);
     if (reason.empty()) {
-      if (wants_dispatch_trace())
+      if (is_verbose("dispatch"))
         std::fprintf(stderr, "ramet: dispatch %s -> %s%s\n", node.text().c_str(), entry.name.c_str(), reasons.c_str());
       return entry;
     }

@@ -1,7 +1,6 @@
 #include "ramet/device/cuda/code.h"
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -10,6 +9,7 @@
 #include "ramet/base/cache_folder.h"
 #include "ramet/base/file.h"
 #include "ramet/base/hash.h"
+#include "ramet/base/verbose.h"
 #include "ramet/device/cuda/device_files.h"
 #include "ramet/device/cuda/driver.h"
 #include "ramet/device/cuda/nvrtc.h"
@@ -139,8 +139,7 @@ class LoadedCode {
   }
 
   static void print(const LoadedFunction& facts) {
-    const char* verbose = std::getenv("RAMET_VERBOSE");
-    if (!verbose || std::string_view(verbose).find("dispatch") == std::string_view::npos) return;
+    if (!is_verbose("dispatch")) return;
     std::fprintf(stderr, "ramet: cuda %s, %s: %d registers, %lld local bytes, %lld shared bytes, %d threads\n",
                  facts.source.c_str(), facts.name.c_str(), facts.registers, static_cast<long long>(facts.local_bytes),
                  static_cast<long long>(facts.shared_bytes), facts.most_threads);

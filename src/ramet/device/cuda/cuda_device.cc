@@ -1,10 +1,12 @@
 #include "ramet/device/cuda/cuda_device.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "ramet/base/file.h"
+#include "ramet/base/verbose.h"
 #include "ramet/device/cuda/cuda_queue.h"
 #include "ramet/device/host_memory.h"
 
@@ -49,6 +51,15 @@ void release_raw(void* data, Memory kind) noexcept {
     cuda_driver().mem_free_host.attempt(data);
 }
 
+/// What the driver and other programs take of the card, around a device's own memory.
+void tell_memory(const char* when) {
+  size_t left = 0, total = 0;
+  if (!is_verbose("dispatch") || cuda_driver().mem_get_info.attempt(&left, &total)) return;
+  std::fprintf(stderr, "ramet: cuda device, memory %s: %s of %s taken\n", when,
+               format_size(static_cast<int64_t>(total - left)).c_str(),
+               format_size(static_cast<int64_t>(total)).c_str());
+}
+
 std::shared_ptr<SlotPool> make_slots(Memory kind) {
   return std::make_shared<SlotPool>(
       [kind](size_t bytes) {
@@ -81,12 +92,14 @@ CudaDevice::CudaDevice(int threads)
     : team_(threads), graphs_(graphs_wanted()), shared_(std::make_shared<CudaShared>()) {
   cuda_card();
   cuda_driver().stream_create(&stream_, kCuStreamNonBlocking);
+  tell_memory("before it");
   shared_->device_slots = make_slots(Memory::kDevice);
   shared_->pinned_slots = make_slots(Memory::kPinned);
 }
 
 CudaDevice::~CudaDevice() {
   cuda_driver().ctx_set_current.attempt(cuda_card().context);
+  tell_memory("after it");
   cuda_driver().stream_destroy.attempt(stream_);
 }
 
