@@ -38,7 +38,7 @@ def command_of(runner, case, dropout, args):
     if runner == "ramet":
         return ["build/ramet", "train", f"examples/{recipe}.toml", "--set", f"train.precision={precision}",
                 "--set", f"model.dropout={dropout}", "--set", f"model.attention_dropout={dropout}",
-                "--set", "train.accumulation=1", "--set", "train.evaluation.batches=0",
+                "--set", "train.accumulation=1", "--set", "train.lanes=1", "--set", "train.evaluation.batches=0",
                 "--set", f"train.micro_batch={torch_args[-1]}", "--set", "train.optimizer.kind=adamw", "--device", args.device,
                 "--steps", args.steps + 2, "--threads", args.threads, "--run-dir", "build/bench-runs", "--json",
                 *(["--layout", args.layout] if args.layout else []),
