@@ -142,6 +142,8 @@ std::vector<std::string> command_of(const Options& options) {
                                     "-fno-rtti",
                                     "-fno-gnu-unique",
                                     "-fvisibility=hidden",
+                                    "-fsanitize=alignment",  // a card refuses what this processor does not mind
+                                    "-fsanitize-undefined-trap-on-error",
                                     "-shared",
                                     "-fPIC",
                                     "-w",

@@ -10,7 +10,7 @@ namespace {
 int64_t pairs_at_once(const RotaryForm& form, DType dtype) {
   int64_t pairs = 16 / static_cast<int64_t>(size_of(dtype));
   while (form.pairs % pairs != 0 || form.head_size % pairs != 0 || form.sample_stride % pairs != 0) pairs /= 2;
-  if (form.neighbours && form.head_size % (2 * pairs) != 0 && pairs > 1) pairs /= 2;
+  while (form.neighbours && form.head_size % (2 * pairs) != 0 && pairs > 1) pairs /= 2;
   return pairs;
 }
 
@@ -30,6 +30,7 @@ std::unique_ptr<CudaKernel> make(const NodeSignature& node) {
   const CudaSource source =
       device_source("rotary.cu", {"Type=" + storage_of(dtype), "kPairs=" + std::to_string(pairs),
                                   "kNeighbours=" + std::to_string(form.neighbours),
+                                  "kEvenHeads=" + std::to_string(form.head_size % 2 == 0),
                                   std::string("kFewPacks=") + (arguments.packs < (int64_t{1} << 31) ? "true" : "false")});
   return std::make_unique<FunctionKernel>(
       [arguments, function = load_cuda_function(source, "rotate")](CudaStream& stream, const KernelOperands& operands) {

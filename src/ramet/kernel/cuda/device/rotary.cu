@@ -3,7 +3,7 @@
 #include "rotary_arguments.h"
 
 // Rotation of pairs in the heads of queries and keys. Definitions: Type, kPairs (that a thread has), kNeighbours,
-// kFast.
+// kEvenHeads (heads begin at even elements), kFewPacks.
 
 namespace ramet_device {
 
@@ -12,8 +12,10 @@ __device__ __forceinline__ void rotate_pairs(const RotaryArguments& a, Index hea
   float cosine[kPairs], sine[kPairs], from[2 * kPairs], to[2 * kPairs];
   load_pack<F32, kPairs>(a.cosine, angle + first, kPairs, cosine);
   load_pack<F32, kPairs>(a.sine, angle + first, kPairs, sine);
-  if (kNeighbours) {
+  if (kNeighbours && kEvenHeads) {
     load_pack<Type, 2 * kPairs>(a.a, head + 2 * first, 2 * kPairs, from);
+  } else if (kNeighbours) {
+    load_strided<Type, 2 * kPairs>(a.a, head + 2 * first, 1, 2 * kPairs, from);
   } else {
     load_pack<Type, kPairs>(a.a, head + first, kPairs, from);
     load_pack<Type, kPairs>(a.a, head + a.pairs + first, kPairs, from + kPairs);
@@ -25,8 +27,11 @@ __device__ __forceinline__ void rotate_pairs(const RotaryArguments& a, Index hea
     to[one] = __fmaf_rn(-y, s, x * cosine[i]);
     to[other] = __fmaf_rn(x, s, y * cosine[i]);
   }
-  if (kNeighbours) {
+  if (kNeighbours && kEvenHeads) {
     store_pack<Type, 2 * kPairs>(a.out, head + 2 * first, 2 * kPairs, to);
+  } else if (kNeighbours) {
+    RAMET_UNROLL
+    for (int i = 0; i < 2 * kPairs; ++i) store_one<Type>(a.out, head + 2 * first + i, to[i]);
   } else {
     store_pack<Type, kPairs>(a.out, head + first, kPairs, to);
     store_pack<Type, kPairs>(a.out, head + a.pairs + first, kPairs, to + kPairs);
