@@ -139,7 +139,7 @@ def compile_wgmma(compiler, columns, cluster, ta, tb, dtype, out, extra, extra_t
 
 
 def compile_mma(compiler, ta, tb, dtype):
-    definitions = [f"TypeA={NAMES[dtype]}", f"TypeB={NAMES[dtype]}", f"kTransposeA={ta}", f"kTransposeB={tb}"]
+    definitions = [f"Type={NAMES[dtype]}", f"kTransposeA={ta}", f"kTransposeB={tb}"]
     key = f"mma_{ta}{tb}_{NAMES[dtype]}"
     return compiler.compile(key, (SOURCE / "product_mma.cu").read_text(), definitions)
 

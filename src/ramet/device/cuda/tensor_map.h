@@ -4,11 +4,12 @@
 
 namespace ramet::device {
 
-/// A stack of dense matrices of 16-bit numbers in the card's memory, and the box of it that a kernel copies at a time
+/// A stack of matrices of 16-bit numbers in the card's memory, and the box of it that a kernel copies at a time
 /// into shared memory, in rows of 128 bytes with a swizzle of 128 bytes. Rows begin at multiples of 16 bytes.
 struct MatrixBoxes {
   const void* data = nullptr;
   int64_t matrices = 1, rows = 0, columns = 0;
+  int64_t stride = 0;  ///< elements between rows; matrices follow each other
   int box_rows = 0;
   int box_columns = 0;  ///< 64 at most
 };

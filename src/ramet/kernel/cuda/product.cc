@@ -49,10 +49,38 @@ std::string refuse_product(const NodeSignature& node) {
   return "";
 }
 
-/// Bytes of the parts along k, in f32.
+/// An operand as the tiles read it. Tensor cores take 16-bit numbers in rows that begin at multiples of 16 bytes; what
+/// lies otherwise is copied to scratch first.
+struct OperandLayout {
+  DType stored, read;
+  bool along_k = false;
+  int64_t matrices = 1, rows = 0, columns = 0, stride = 0;
+  bool copied() const { return stored != read || stride != columns; }
+  int64_t copy_bytes() const { return copied() ? (matrices * rows * stride * 2 + 255) / 256 * 256 : 0; }
+};
+
+OperandLayout layout_of(const MatmulForm& form, bool is_a) {
+  const TensorType& type = is_a ? form.a : form.b;
+  const int64_t others = is_a ? form.m : form.n;
+  OperandLayout layout{.stored = type.dtype, .read = type.dtype};
+  layout.along_k = is_a ? !form.transpose_a : form.transpose_b;
+  layout.rows = layout.along_k ? others : form.k;
+  layout.columns = layout.stride = layout.along_k ? form.k : others;
+  if (type.elements() > 0) layout.matrices = type.elements() / (form.k * others);
+  if (is_chain(form)) return layout;
+  if (size_of(type.dtype) == 1) layout.read = DType::kBF16;
+  layout.stride = (layout.columns + 7) / 8 * 8;
+  return layout;
+}
+
+int64_t parts_bytes(const MatmulForm& form) {
+  return form.chunks > 1 ? (form.chunks * form.output.elements() * 4 + 255) / 256 * 256 : 0;
+}
+
+/// The parts along k, in f32, then copies of operands.
 int64_t product_scratch(const NodeSignature& node) {
   const MatmulForm form = matmul_form(node);
-  return form.chunks > 1 ? form.chunks * form.output.elements() * 4 : 0;
+  return parts_bytes(form) + layout_of(form, true).copy_bytes() + layout_of(form, false).copy_bytes();
 }
 
 bool is_aligned(const void* data, size_t bytes) { return reinterpret_cast<uintptr_t>(data) % bytes == 0; }
@@ -60,22 +88,31 @@ bool is_aligned(const void* data, size_t bytes) { return reinterpret_cast<uintpt
 /// A node, and the functions that compute it.
 class ProductKernel {
  public:
-  explicit ProductKernel(const NodeSignature& node) : form_(matmul_form(node)) {
+  explicit ProductKernel(const NodeSignature& node)
+      : form_(matmul_form(node)), a_(layout_of(form_, true)), b_(layout_of(form_, false)) {
     if (form_.has_bias) bias_ = node.inputs[2].dtype;
     const bool chain = is_chain(form_);
     const std::string name = chain ? "product_f32" : "product_mma";
-    const std::vector<std::string> definitions = {
-        "TypeA=" + storage_of(form_.a.dtype), "TypeB=" + storage_of(form_.b.dtype),
-        "kTransposeA=" + std::to_string(form_.transpose_a), "kTransposeB=" + std::to_string(form_.transpose_b)};
+    std::vector<std::string> definitions = {"kTransposeA=" + std::to_string(form_.transpose_a),
+                                            "kTransposeB=" + std::to_string(form_.transpose_b)};
+    if (chain)
+      definitions.insert(definitions.end(), {"TypeA=" + storage_of(a_.read), "TypeB=" + storage_of(b_.read)});
+    else
+      definitions.push_back("Type=" + storage_of(a_.read));
     tiles_ = {load_cuda_function(device_source(name + ".cu", definitions), name, kSharedBytes), kSharedBytes};
     if (!chain) wgmma_ = WgmmaProduct::make(form_, bias_, tiles_);
+    if (a_.copied()) copy_a_ = load_copy(a_.stored);
+    if (b_.copied()) copy_b_ = load_copy(b_.stored);
     if (form_.chunks > 1) parts_ = load_cuda_function(device_source("product_parts.cu"), "product_parts");
   }
 
   void launch(CudaStream& stream, const KernelOperands& operands) const {
     if (form_.output.elements() == 0) return;
     const ProductResult result = result_of(operands);
-    ProductArguments arguments = arguments_of(operands);
+    char* const copies = static_cast<char*>(operands.scratch) + parts_bytes(form_);
+    const void* const a = aligned_operand(stream, a_, copy_a_, operands.inputs[0], copies);
+    const void* const b = aligned_operand(stream, b_, copy_b_, operands.inputs[1], copies + a_.copy_bytes());
+    ProductArguments arguments = arguments_of(a, b);
     arguments.result = form_.chunks > 1 ? parts_result(operands.scratch) : result;
     if (wgmma_ && WgmmaProduct::takes(arguments))
       wgmma_->launch(stream, arguments);
@@ -96,13 +133,31 @@ class ProductKernel {
   static constexpr int64_t kSharedBytes = 4 * 2 * kTile * (32 + 8) * 2;
   static_assert(kSharedBytes >= kTile * (kTile + 4) * 4);
 
-  ProductOperand operand(const void* data, DType dtype, bool along_k, int64_t rows, const Shape& shape) const {
+  static CudaFunction load_copy(DType stored) {
+    return load_cuda_function(device_source("product_copy.cu", {"Type=" + storage_of(stored)}), "product_copy");
+  }
+
+  /// Where the tiles read the operand.
+  static const void* aligned_operand(CudaStream& stream, const OperandLayout& layout, const CudaFunction& copy,
+                                     const void* data, void* room) {
+    const int64_t rows = layout.matrices * layout.rows;
+    if (!layout.copied() || rows * layout.columns == 0) return data;
+    stream.launch(copy, grid_for(rows * layout.stride / 8),
+                  ramet_device::ProductCopyArguments{.from = data,
+                                                     .to = room,
+                                                     .rows = rows,
+                                                     .columns = static_cast<int>(layout.columns),
+                                                     .stride = static_cast<int>(layout.stride)});
+    return room;
+  }
+
+  ProductOperand operand(const void* data, const OperandLayout& layout, const Shape& shape) const {
     ProductOperand made{};
     made.data = data;
-    made.matrix = rows * form_.k;
-    made.stride = static_cast<int>(along_k ? form_.k : rows);
-    made.whole_vectors = size_of(dtype) == 2 && made.stride % 8 == 0 && is_aligned(data, 16) &&
-                         (!along_k || form_.chunks == 1 || form_.run() % 8 == 0);
+    made.matrix = layout.rows * layout.stride;
+    made.stride = static_cast<int>(layout.stride);
+    made.whole_vectors = size_of(layout.read) == 2 && made.stride % 8 == 0 && is_aligned(data, 16) &&
+                         (!layout.along_k || form_.chunks == 1 || form_.run() % 8 == 0);
     const auto rank = static_cast<int>(stack_rank(form_));
     int64_t step = 1;
     for (int axis = 1; axis <= rank && axis <= shape.rank() - 2; ++axis) {
@@ -113,10 +168,10 @@ class ProductKernel {
     return made;
   }
 
-  ProductArguments arguments_of(const KernelOperands& operands) const {
+  ProductArguments arguments_of(const void* a, const void* b) const {
     ProductArguments arguments{};
-    arguments.a = operand(operands.inputs[0], form_.a.dtype, !form_.transpose_a, form_.m, form_.a.shape);
-    arguments.b = operand(operands.inputs[1], form_.b.dtype, form_.transpose_b, form_.n, form_.b.shape);
+    arguments.a = operand(a, a_, form_.a.shape);
+    arguments.b = operand(b, b_, form_.b.shape);
     const auto rank = static_cast<int>(stack_rank(form_));
     for (int axis = 1; axis <= kStackAxes; ++axis)
       arguments.stack[kStackAxes - axis] = axis <= rank ? form_.output.shape.dim(-2 - axis) : 1;
@@ -154,9 +209,10 @@ class ProductKernel {
   }
 
   MatmulForm form_;
+  OperandLayout a_, b_;
   DType bias_ = DType::kF32;
   MmaTiles tiles_;  // of product_mma, or of product_f32, whose tiles are as large
-  CudaFunction parts_;
+  CudaFunction copy_a_, copy_b_, parts_;
   std::optional<WgmmaProduct> wgmma_;
 };
 

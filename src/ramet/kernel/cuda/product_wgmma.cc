@@ -29,12 +29,12 @@ bool allowed() {
 }
 
 bool fits(const MatmulForm& form) {
-  const bool types = form.a.dtype == form.b.dtype && size_of(form.a.dtype) == 2 && !form.in_order;
   // Copies of 64 k neither cross a run nor leave a part, unless they leave the matrix, where they read zeros.
   const bool whole = form.chunks == 1 || form.run() % kDepth == 0;
-  const int64_t stride_a = form.transpose_a ? form.m : form.k, stride_b = form.transpose_b ? form.k : form.n;
-  return types && whole && form.output.elements() > 0 && form.k > 0 && stride_a % 8 == 0 && stride_b % 8 == 0;
+  return whole && form.output.elements() > 0 && form.k > 0;
 }
+
+DType multiplied(DType stored) { return stored == DType::kF16 ? DType::kF16 : DType::kBF16; }
 
 int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
@@ -50,6 +50,8 @@ MatmulForm sample_of(const MatmulForm& form, int columns) {
     sample.output.dtype = DType::kF32;
   }
   sample.chunks = sample.chunk_blocks = 1;
+  sample.a.dtype = multiplied(form.a.dtype);
+  sample.b.dtype = multiplied(form.b.dtype);
   sample.a.shape = form.transpose_a ? Shape{sample.k, sample.m} : Shape{sample.m, sample.k};
   sample.b.shape = form.transpose_b ? Shape{sample.n, sample.k} : Shape{sample.k, sample.n};
   sample.output.shape = Shape{sample.m, sample.n};
@@ -164,7 +166,8 @@ WgmmaProduct::WgmmaProduct(const MatmulForm& form, DType bias, const ProductPlan
        "kTransposeB=" + std::to_string(form.transpose_b),
        "TypeOut=" + storage_of(parts ? DType::kF32 : form.output.dtype),
        "TypeExtra=" + storage_of(extra == 1 ? bias : DType::kF32), "kExtra=" + std::to_string(extra)});
-  source.text = multiply_tile_text(plan_.columns, form.transpose_a, form.transpose_b, form.a.dtype) + source.text;
+  source.text =
+      multiply_tile_text(plan_.columns, form.transpose_a, form.transpose_b, multiplied(form.a.dtype)) + source.text;
   function_ = load_cuda_function(source, "product_wgmma", plan_.shared_bytes);
 }
 
@@ -176,18 +179,20 @@ void WgmmaProduct::launch(CudaStream& stream, ProductArguments arguments) const 
   ramet_device::ProductResult& result = arguments.result;
   const bool narrow = result.out_type != static_cast<int>(DType::kF32);
   if (narrow) result.aligned = n_ % 8 == 0 && reinterpret_cast<uintptr_t>(result.out) % 16 == 0;
-  const auto map = [this](const void* data, int64_t matrices, bool along_k, int64_t others, TensorMap* to) {
-    device::make_tensor_map({.data = data,
+  const auto map = [this](const ramet_device::ProductOperand& operand, int64_t matrices, bool along_k, int64_t others,
+                          TensorMap* to) {
+    device::make_tensor_map({.data = operand.data,
                              .matrices = matrices,
                              .rows = along_k ? others : k_,
                              .columns = along_k ? k_ : others,
+                             .stride = operand.stride,
                              .box_rows = kBox,
                              .box_columns = kBox},
                             to);
   };
   WgmmaArguments all{};
-  map(arguments.a.data, matrices_a_, !transpose_a_, m_, &all.map_a);
-  map(arguments.b.data, matrices_b_, transpose_b_, n_, &all.map_b);
+  map(arguments.a, matrices_a_, !transpose_a_, m_, &all.map_a);
+  map(arguments.b, matrices_b_, transpose_b_, n_, &all.map_b);
   all.product = arguments;
   stream.launch(function_, {.x = plan_.blocks, .threads = kThreads, .dynamic_shared_bytes = plan_.shared_bytes}, all);
 }

@@ -22,7 +22,7 @@ class WgmmaProduct {
   /// Nothing where the form is not for it, or where it must not be used: with RAMET_CUDA_WGMMA=0, on a card that has no
   /// such copies and products, and where a trial on the card gives other bits than product_mma.
   static std::optional<WgmmaProduct> make(const MatmulForm& form, DType bias, const MmaTiles& mma);
-  /// Whether it reads operands that lie so.
+  /// Whether it reads operands that lie so: 16-bit numbers in rows that begin at multiples of 16 bytes.
   static bool takes(const ramet_device::ProductArguments& arguments);
   /// The arguments are those of product_mma.
   void launch(CudaStream& stream, ramet_device::ProductArguments arguments) const;

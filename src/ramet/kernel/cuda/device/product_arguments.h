@@ -36,6 +36,14 @@ struct ProductArguments {
   int m, n, k, run, chunks;
 };
 
+/// Rows of `columns` elements, copied as 16-bit numbers to rows of `stride`, a multiple of 8, with zeros behind.
+struct ProductCopyArguments {
+  const void* from;
+  void* to;
+  long long rows;
+  int columns, stride;
+};
+
 /// result[i] = round(parts along the tree + extra).
 struct ProductPartsArguments {
   float* parts;  ///< [chunks][count]; overwritten

@@ -1,5 +1,4 @@
-// Products of bf16 (8-bit floats as bf16) and f16 by mma.sync. Definitions: TypeA, TypeB (of convert.cuh), kTransposeA,
-// kTransposeB.
+// Products of bf16 and f16 by mma.sync. Definitions: Type (BF16 or F16 of convert.cuh), kTransposeA, kTransposeB.
 //
 // A block of 256 threads computes a tile of 128 x 128, a warp 64 x 32 of it, 32 of k at a time from shared memory,
 // which several stages ahead are copied to. An operand lies there as it does in memory, rows padded so that eight of
@@ -13,17 +12,15 @@ namespace ramet_device {
 constexpr int kTile = 128, kDepth = 32, kStages = 4, kThreads = 256;
 constexpr int kWarpRows = 64, kWarpColumns = 32, kRowBlocks = kWarpRows / 16, kColumnBlocks = kWarpColumns / 8;
 
-template <class Type>
+template <class Any>
 constexpr TensorType kTensorOf = TensorType::kBf16;
 template <>
 constexpr TensorType kTensorOf<F16> = TensorType::kF16;
 
 /// A tile of an operand: kTile rows of the result (its columns, of b) by kDepth of k. If kAlongK, rows that lie along
 /// k; otherwise the rows are k.
-template <class Type, bool kAlongK>
+template <bool kAlongK>
 struct OperandTile {
-  using Stored = typename Type::Stored;
-  static constexpr bool kAsItLies = sizeof(Stored) == 2;
   static constexpr int kWidth = kAlongK ? kDepth : kTile, kHeight = kAlongK ? kTile : kDepth, kStride = kWidth + 8;
   static constexpr int kElements = kHeight * kStride, kVectors = kHeight * kWidth / 8;
 
@@ -44,8 +41,7 @@ struct OperandTile {
   __device__ __forceinline__ unsigned element(int k_first, int row, int column) const {
     const Index at = place(k_first, row, column);
     if (at < 0) return 0;
-    const Stored stored = static_cast<const Stored*>(operand.data)[matrix + at];
-    return kAsItLies ? static_cast<unsigned>(stored) : __float_as_uint(Type::widen(stored)) >> 16;
+    return static_cast<const Bits16*>(operand.data)[matrix + at];
   }
 
   /// This thread's share of the tile whose k begin at `k_first`.
@@ -55,7 +51,7 @@ struct OperandTile {
       const int vector = static_cast<int>(threadIdx.x) + i * kThreads;
       const int row = vector / (kWidth / 8), column = vector % (kWidth / 8) * 8;
       Bits16* const at = to + row * kStride + column;
-      if (kAsItLies && operand.whole_vectors) {
+      if (operand.whole_vectors) {
         const Index from = place(k_first, row, column);
         const Bits16* data = static_cast<const Bits16*>(operand.data);
         copy_16_async(at, from < 0 ? data : data + matrix + from, from >= 0);
@@ -77,8 +73,8 @@ struct OperandTile {
   }
 };
 
-using TileA = OperandTile<TypeA, !kTransposeA>;
-using TileB = OperandTile<TypeB, kTransposeB>;
+using TileA = OperandTile<!kTransposeA>;
+using TileB = OperandTile<kTransposeB>;
 constexpr int kStageElements = TileA::kElements + TileB::kElements;
 
 using Sums = float[kRowBlocks][kColumnBlocks][4];
@@ -96,7 +92,7 @@ __device__ __forceinline__ void add_stage(Sums& sums, const Bits16* stage, int r
     for (int i = 0; i < kRowBlocks; ++i) {
       RAMET_UNROLL
       for (int j = 0; j < kColumnBlocks; ++j)
-        multiply_add<kTensorOf<TypeA>>(sums[i][j], a[i], {b[j / 2][j % 2], b[j / 2][j % 2 + 2]});
+        multiply_add<kTensorOf<Type>>(sums[i][j], a[i], {b[j / 2][j % 2], b[j / 2][j % 2 + 2]});
     }
   }
 }
