@@ -20,6 +20,10 @@ class Attention(Bench):
         file = {"forward": "forward", "dkey": "backward", "dquery": "backward"}.get(name, "prepare")
         definitions = ["kStorage=BF16", "kBiasStorage=F32", "kTensor=1", "kVectors=1", f"kHeadSize={SIZE}"]
         definitions += [f"kValueSize={SIZE}", f"kCausal={int(causal)}", "kSegments=0", f"kKeyMask={int(not causal)}"]
+        if file == "prepare":
+            definitions[3:] = ["kVectors=0", "kHeadSize=16", "kValueSize=16", f"kCausal={int(causal)}"]
+            definitions += ["kSegments=0", "kKeyMask=0"]
+            dropout = False
         definitions += [f"kDropout={int(dropout)}", "kAdjusts=0", "kCached=0", "kForwardBlocks=3", "kBackwardBlocks=3"]
         function = self.card.function(f"attention_{file}.cu", f"attention_{name}", definitions)
         if shared:
@@ -54,7 +58,7 @@ class Attention(Bench):
         print(f"{what}: [{batch},{sequence},{heads},{SIZE}]{options}")
         total = {}
         for name, blocks, threads, shared, products in (
-            ("draw", PROCESSORS * 8, 256, 0, 0),
+            ("draw", (ceil_divide(sequence * words, 256), heads, batch), 256, 0, 0),
             ("forward", grid, 128, forward, 2),
             ("delta", PROCESSORS * 8, 256, 0, 0),
             ("dkey", grid, 128, backward, 0),

@@ -57,7 +57,7 @@ std::string refuse_bias_gradient(const AttentionForm& form) {
 }
 
 std::string refuse_form(const AttentionForm& form) {
-  constexpr int64_t kMostSize = 128, kMostGrid = 65535, kMostPositions = int64_t{1} << 20;
+  constexpr int64_t kMostSize = 128, kMostGrid = 65535, kMostPositions = int64_t{1} << 20, kMostInt = int64_t{1} << 30;
   if (!is_wide(form.dtype) || !is_wide(form.bias_dtype)) return "operands are not of f32, f16 or bf16";
   if (std::max(form.head_size, form.value_size) > kMostSize)
     return "heads of more than " + std::to_string(kMostSize) + " elements are not for this kernel";
@@ -65,6 +65,8 @@ std::string refuse_form(const AttentionForm& form) {
   if (std::max({form.position_stride(0), form.position_stride(1), form.position_stride(2)}) >= int64_t{1} << 24)
     return "positions of so many elements are not for this kernel";
   if (std::max(form.batch, form.heads) > kMostGrid || std::max(form.sequence, form.keys) > kMostPositions)
+    return "too large for this kernel";
+  if (form.batch * form.sequence * form.heads > kMostInt || form.sequence * (form.keys + 127) / 32 > kMostInt)
     return "too large for this kernel";
   if (form.counter >= 0 && ops::dropout_threshold(form.dropout) > 0xffffu) return "dropout that leaves nothing";
   if (form.counter >= 0 && !logical_heads(form))
@@ -100,23 +102,19 @@ class AttentionPlan {
   int64_t bias_blocks() const { return form_.bias_gradient && form_.bias_sums_samples() ? form_.sample_blocks() : 1; }
   int64_t head_sets() const { return form_.bias_sums_heads() ? 1 : form_.heads; }
 
+  /// Of the kernels that multiply. Those that prepare know no more than they read, so that forms share them.
   std::vector<std::string> definitions() const {
-    const auto flag = [](bool value) { return std::to_string(value ? 1 : 0); };
-    return {"kStorage=" + storage_of(form_.dtype),
-            "kBiasStorage=" + storage_of(form_.bias_dtype),
-            "kTensor=" + flag(is_tensor()),
-            "kVectors=" + flag(has_vectors()),
-            "kHeadSize=" + std::to_string(padded(form_.head_size)),
-            "kValueSize=" + std::to_string(padded(form_.value_size)),
-            "kCausal=" + flag(form_.causal),
-            "kSegments=" + flag(form_.segments),
-            "kKeyMask=" + flag(has_key_mask(form_)),
-            "kDropout=" + flag(form_.counter >= 0),
-            "kAdjusts=" + flag(form_.adjusts_scores()),
-            "kCached=" + flag(form_.first >= 0),
-            "kForwardBlocks=" + std::to_string(blocks_at_once(!form_.segments)),
-            "kBackwardBlocks=" + std::to_string(blocks_at_once(!form_.causal || !has_key_mask(form_)))};
+    return definitions({.size = padded(form_.head_size),
+                        .value_size = padded(form_.value_size),
+                        .vectors = has_vectors(),
+                        .key_mask = has_key_mask(form_),
+                        .dropout = form_.counter >= 0,
+                        .adjusts = form_.adjusts_scores(),
+                        .cached = form_.first >= 0,
+                        .forward_blocks = blocks_at_once(!form_.segments),
+                        .backward_blocks = blocks_at_once(!form_.causal || form_.mask < 0)});
   }
+  std::vector<std::string> preparing_definitions() const { return definitions({}); }
 
   int64_t forward_bytes() const {
     return (kRows + kForwardKeys) * row_bytes(form_.head_size) + kForwardKeys * row_bytes(form_.value_size) +
@@ -142,6 +140,29 @@ class AttentionPlan {
   }
 
  private:
+  struct Definitions {
+    int64_t size = 16, value_size = 16;
+    bool vectors = false, key_mask = false, dropout = false, adjusts = false, cached = false;
+    int forward_blocks = 1, backward_blocks = 1;
+  };
+  std::vector<std::string> definitions(const Definitions& given) const {
+    const auto number = [](const std::string& name, int64_t value) { return name + "=" + std::to_string(value); };
+    return {"kStorage=" + storage_of(form_.dtype),
+            "kBiasStorage=" + storage_of(form_.bias_dtype),
+            number("kTensor", is_tensor()),
+            number("kVectors", given.vectors),
+            number("kHeadSize", given.size),
+            number("kValueSize", given.value_size),
+            number("kCausal", form_.causal),
+            number("kSegments", form_.segments),
+            number("kKeyMask", given.key_mask),
+            number("kDropout", given.dropout),
+            number("kAdjusts", given.adjusts),
+            number("kCached", given.cached),
+            number("kForwardBlocks", given.forward_blocks),
+            number("kBackwardBlocks", given.backward_blocks)};
+  }
+
   bool is_tensor() const { return form_.dtype == DType::kBF16; }
   /// Whether rows of operands are 16 bytes aligned. Those of f16 are widened one by one.
   bool has_vectors() const {
@@ -226,16 +247,19 @@ class AttentionFunctions {
  public:
   AttentionFunctions(AttentionPlan plan, bool gradient) : plan_(std::move(plan)), gradient_(gradient) {
     const AttentionForm& form = plan_.form();
-    const auto load = [&](const std::string& file, const std::string& name, int64_t bytes = 0) {
+    const auto load = [&](const std::string& file, const std::string& name, int64_t bytes) {
       return device::load_cuda_function(device_source(file, plan_.definitions()), name, bytes);
     };
-    if (form.segments) tiles_ = load("attention_prepare.cu", "attention_tiles");
-    if (form.counter >= 0) draw_ = load("attention_prepare.cu", "attention_draw");
+    const auto preparing = [&](const std::string& name) {
+      return device::load_cuda_function(device_source("attention_prepare.cu", plan_.preparing_definitions()), name);
+    };
+    if (form.segments) tiles_ = preparing("attention_tiles");
+    if (form.counter >= 0) draw_ = preparing("attention_draw");
     if (!gradient) {
       forward_ = load("attention_forward.cu", "attention_forward", plan_.forward_bytes());
       return;
     }
-    delta_ = load("attention_prepare.cu", "attention_delta");
+    delta_ = preparing("attention_delta");
     dkey_ = load("attention_backward.cu", "attention_dkey", plan_.key_gradient_bytes());
     dquery_ = load("attention_backward.cu", "attention_dquery", plan_.query_gradient_bytes());
     if (form.bias_gradient) dbias_ = load("attention_backward.cu", "attention_dbias", plan_.query_gradient_bytes());
@@ -262,8 +286,9 @@ class AttentionFunctions {
   void prepare(CudaStream& stream, const AttentionArguments& arguments) const {
     const AttentionForm& form = plan_.form();
     if (form.segments) stream.launch(tiles_, {.x = form.batch, .threads = 32}, arguments);
-    if (form.counter >= 0)
-      stream.launch(draw_, grid_for(form.batch * form.heads * form.sequence * plan_.keep_words()), arguments);
+    if (form.counter >= 0 && form.keys > 0)
+      stream.launch(draw_, {.x = (form.sequence * plan_.keep_words() + 255) / 256, .y = form.heads, .z = form.batch},
+                    arguments);
   }
 
   /// A block a tile. How many tiles the runs of segments have is not known here: some blocks take another one.

@@ -15,9 +15,11 @@ struct AttentionArguments {
   const long long* counter;  ///< {step, micro-batch}
   const int* first;          ///< of cached attention: the position of each sample's first query
   // In scratch.
-  int* tiles;      ///< with segments: [samples][tile_ints]: how many tiles the runs have, then each tile
-  unsigned* keep;  ///< with dropout: [samples, heads, queries][keep_words]: a bit a key, 1 where it is kept
-  float* delta;    ///< [samples, heads, queries]: sums of dout out
+  int* tiles;  ///< with segments: [samples][tile_ints]: how many tiles the runs have, then each tile
+  /// With dropout: [samples, heads, queries][keep_words]: a bit a key, 1 where it is kept. Of 32 keys the even ones
+  /// come first, then the odd ones.
+  unsigned* keep;
+  float* delta;  ///< [samples, heads, queries]: sums of dout out
 
   int batch, sequence, keys, heads, key_heads, head_size, value_size;
   int query_stride, key_stride, value_stride;  ///< from position to position

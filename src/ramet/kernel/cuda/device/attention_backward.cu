@@ -232,8 +232,8 @@ class KeyGradients {
       unsigned bits[2] = {};
 #if kDropout
       const unsigned* words = keep + (tile.buffer * 2 + warp_index() / 2) * kRows + half + column;
-      bits[0] = words[0] >> (warp_index() % 2 * 16 + group_row());
-      bits[1] = words[1] >> (warp_index() % 2 * 16 + group_row());
+      const int shift = group_row() % 2 * 16 + warp_index() % 2 * 8 + group_row() / 2;
+      bits[0] = words[0] >> shift, bits[1] = words[1] >> shift;
 #endif
       RAMET_UNROLL
       for (int e = 0; e < 4; ++e) {
@@ -243,7 +243,7 @@ class KeyGradients {
                            0.0f,
                            kChecks && kCausal && own < key,
                            kChecks && hidden(e / 2),
-                           (bits[e % 2] >> (e / 2 * 8) & 1u) != 0u};
+                           (bits[e % 2] >> (e / 2 * 4) & 1u) != 0u};
 #if kAdjusts
         const ScoreRow row(a, tile_place(tile), begin + column + e % 2, own);
         element.term = row.term(a, key, hidden(e / 2) ? -infinity() : 0.0f);
@@ -284,7 +284,7 @@ class QueryRows {
     RAMET_UNROLL
     for (int row = 0; row < 2; ++row)
       keep[row] = query + row * 8 < queries_of(a, place)
-                      ? a.keep[query_row(a, place, query + row * 8) * a.keep_words + key / 32] >> pair_column()
+                      ? a.keep[query_row(a, place, query + row * 8) * a.keep_words + key / 32] >> pair_column() / 2
                       : 0u;
 #else
     (void)key;
@@ -309,7 +309,7 @@ class QueryRows {
                            0.0f,
                            kChecks && kCausal && own < at,
                            kChecks && hides.at[e % 2] != 0.0f,
-                           (keep[e / 2] >> (n * 8 + e % 2) & 1u) != 0u};
+                           (keep[e / 2] >> (n * 4 + e % 2 * 16) & 1u) != 0u};
 #if kAdjusts
         const ScoreRow row(a, place, query + e / 2 * 8, own);
         element.term = row.term(a, at, element.hidden ? -infinity() : 0.0f);
@@ -506,6 +506,7 @@ RAMET_KERNEL(RAMET_BACKWARD_BOUNDS, attention_dquery, AttentionArguments, a) {
   }
 }
 
+#if kAdjusts
 /// The bias's gradient: 64 queries by kStep keys (x), sets of heads (y), blocks of samples (z).
 RAMET_KERNEL(RAMET_BACKWARD_BOUNDS, attention_dbias, AttentionArguments, a) {
   RAMET_DYNAMIC_SHARED(memory);
@@ -513,5 +514,6 @@ RAMET_KERNEL(RAMET_BACKWARD_BOUNDS, attention_dbias, AttentionArguments, a) {
   bias_gradients(a, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y), tile / across * kRows,
                  tile % across * kStep, memory);
 }
+#endif
 
 }  // namespace ramet_device

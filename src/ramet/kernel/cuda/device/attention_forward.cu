@@ -211,10 +211,12 @@ class Forward {
     RAMET_UNROLL
     for (int row = 0; row < 2; ++row)
       rows.total[row] = __fmaf_rn(rows.total[row], ratio[row], sum_of_chains(chains[row]));
-    RAMET_UNROLL
-    for (int n = 0; n < kValueSize / 8; ++n) {
+    if (key != first_tile) {
       RAMET_UNROLL
-      for (int i = 0; i < 4; ++i) sums[n][i] *= ratio[i / 2];
+      for (int n = 0; n < kValueSize / 8; ++n) {
+        RAMET_UNROLL
+        for (int i = 0; i < 4; ++i) sums[n][i] *= ratio[i / 2];
+      }
     }
 #if kDropout
     drop(keep, scores);
@@ -238,13 +240,13 @@ class Forward {
   __device__ __forceinline__ void drop(const Bytes16 (&keep)[2], float (&scores)[kForwardKeys / 8][4]) const {
     RAMET_UNROLL
     for (int word = 0; word < 4; ++word) {
-      const unsigned bits[2] = {keep[0].words[word] >> pair_column(), keep[1].words[word] >> pair_column()};
+      const unsigned bits[2] = {keep[0].words[word] >> pair_column() / 2, keep[1].words[word] >> pair_column() / 2};
       RAMET_UNROLL
       for (int n = 0; n < 4; ++n) {
         RAMET_UNROLL
         for (int i = 0; i < 4; ++i) {
           float& p = scores[word * 4 + n][i];
-          p = (bits[i / 2] >> (n * 8 + i % 2) & 1u) != 0u ? p * a.draw_factor : 0.0f;
+          p = (bits[i / 2] >> (n * 4 + i % 2 * 16) & 1u) != 0u ? p * a.draw_factor : 0.0f;
         }
       }
     }

@@ -41,55 +41,62 @@ RAMET_KERNEL(32, attention_tiles, AttentionArguments, a) {
 
 // --- dropout ---
 
-/// A bit for each of the eight elements of a block of random numbers: 1 where it is kept.
-__device__ __forceinline__ unsigned kept_of_block(const uint4& words, unsigned below) {
-  unsigned kept = 0;
-  RAMET_UNROLL
-  for (int i = 0; i < 8; ++i) kept |= (half_of_block(words, i) >= below ? 1u : 0u) << i;
-  return kept;
+/// In bits 15 and 31: whether that half of `word` is at least that of `least`.
+__device__ __forceinline__ unsigned halves_at_least(unsigned word, unsigned least) {
+  const unsigned tops = 0x80008000u, rest = (word | tops) - (least & ~tops);  // nothing is borrowed between halves
+  return (word & ~least) | (~(word ^ least) & rest);
 }
 
-/// Each thread draws for 32 keys of a query at a time.
+/// Which elements of a block of random numbers are kept: four even ones in bits 0 to 3, the odd ones in bits 16 to 19.
+__device__ __forceinline__ unsigned kept_of_block(const uint4& words, unsigned least) {
+  const unsigned tops = 0x80008000u;
+  return (halves_at_least(words.x, least) & tops) >> 15 | (halves_at_least(words.y, least) & tops) >> 14 |
+         (halves_at_least(words.z, least) & tops) >> 13 | (halves_at_least(words.w, least) & tops) >> 12;
+}
+
+/// The same of the 32 elements from `element` on: the even ones in bits 0 to 15, the odd ones in bits 16 to 31.
+__device__ __forceinline__ unsigned kept_of_word(const RandomStream& stream, unsigned long long element,
+                                                 unsigned least) {
+  unsigned kept = 0;
+  RAMET_UNROLL
+  for (int i = 0; i < 4; ++i) kept |= kept_of_block(stream.block(element / 8 + i), least) << (4 * i);
+  const unsigned skipped = static_cast<unsigned>(element) & 7u;
+  if (skipped == 0u) return kept;
+  const unsigned more = kept_of_block(stream.block(element / 8 + 4), least);
+  const unsigned even = (kept & 0xffffu) | (more & 0xfu) << 16, odd = kept >> 16 | more >> 16 << 16;
+  const unsigned first = skipped % 2 == 0 ? even : odd, second = skipped % 2 == 0 ? odd : even >> 1;
+  return (first >> skipped / 2 & 0xffffu) | second >> skipped / 2 << 16;
+}
+
+/// Each thread draws for 32 keys of a query; heads are blocks' y, samples their z.
 RAMET_KERNEL(256, attention_draw, AttentionArguments, a) {
-  const Index heads = static_cast<Index>(a.batch) * a.heads, words = a.keep_words;
-  const RandomStream stream = {a.draw_key[0], a.draw_key[1], static_cast<unsigned>(a.counter[0]), a.draw_tensor};
-  const unsigned long long start =
-      static_cast<unsigned long long>(a.counter[1]) * static_cast<unsigned long long>(a.draws);
-  for (Index at = first_index(); at < heads * a.sequence * words; at += index_step()) {
-    const Index row = at / words, head = row / a.sequence;
-    const int key = static_cast<int>(at - row * words) * 32, query = static_cast<int>(row - head * a.sequence);
-    unsigned kept = 0;
-    const bool seen = key < a.keys && (!kCausal || kSegments || key <= query + a.ahead);
-    if (seen) {
-      const Index logical = a.head_first + head / a.heads * a.head_sample + head % a.heads;
-      const unsigned long long element =
-          start + static_cast<unsigned long long>((logical * a.sequence + query) * a.keys + key);
-      const unsigned skipped = static_cast<unsigned>(element) & 7u;
-      unsigned long long bits = 0;
-      RAMET_UNROLL
-      for (unsigned i = 0; i < 5; ++i)
-        if (i < 4 || skipped != 0u)
-          bits |= static_cast<unsigned long long>(kept_of_block(stream.block(element / 8 + i), a.draw_below))
-                  << (8 * i);
-      kept = static_cast<unsigned>(bits >> skipped);
-    }
-    a.keep[at] = kept;
+  const int at = static_cast<int>(first_index()), head = static_cast<int>(blockIdx.y);
+  const int sample = static_cast<int>(blockIdx.z), query = at / a.keep_words, key = (at - query * a.keep_words) * 32;
+  if (query >= a.sequence) return;
+  unsigned kept = 0;
+  if (key < a.keys && (!kCausal || kSegments || key <= query + a.ahead)) {
+    const RandomStream stream = {a.draw_key[0], a.draw_key[1], static_cast<unsigned>(a.counter[0]), a.draw_tensor};
+    const Index row = (a.head_first + sample * a.head_sample + head) * a.sequence + query;
+    const unsigned long long element =
+        static_cast<unsigned long long>(a.counter[1]) * static_cast<unsigned long long>(a.draws) +
+        static_cast<unsigned long long>(row * a.keys + key);
+    kept = kept_of_word(stream, element, a.draw_below << 16 | a.draw_below);
   }
+  a.keep[(static_cast<Index>(sample) * a.heads + head) * a.sequence * a.keep_words + at] = kept;
 }
 
 // --- sums of the output's gradient ---
 
 /// Sixteen threads a row, in the order of AVX-512: lane l adds elements l, l + 16, ..., then halves are added.
 RAMET_KERNEL(256, attention_delta, AttentionArguments, a) {
-  const Index rows = static_cast<Index>(a.batch) * a.sequence * a.heads;
-  const int lane = static_cast<int>(threadIdx.x) % 16;
-  const Index step = index_step() / 16, rounds = (rows + step - 1) / step;
-  Index row = first_index() / 16;
-  for (Index round = 0; round < rounds; ++round, row += step) {
+  const int rows = a.batch * a.sequence * a.heads, lane = static_cast<int>(threadIdx.x) % 16;
+  const int step = static_cast<int>(index_step()) / 16, rounds = (rows + step - 1) / step;
+  int row = static_cast<int>(first_index()) / 16;
+  for (int round = 0; round < rounds; ++round, row += step) {
     float sum = 0.0f;
     if (row < rows) {
-      const Stored* dout = static_cast<const Stored*>(a.dout) + row * a.value_size;
-      const Stored* out = static_cast<const Stored*>(a.out) + row * a.value_size;
+      const Stored* dout = static_cast<const Stored*>(a.dout) + static_cast<Index>(row) * a.value_size;
+      const Stored* out = static_cast<const Stored*>(a.out) + static_cast<Index>(row) * a.value_size;
       const int whole = (a.value_size + 15) / 16 * 16;
       for (int d = lane; d < whole; d += 16) {
         const bool there = d < a.value_size;
@@ -99,8 +106,8 @@ RAMET_KERNEL(256, attention_delta, AttentionArguments, a) {
     RAMET_UNROLL
     for (int by = 8; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
     if (row < rows && lane == 0) {
-      const Index position = row / a.heads, sample = position / a.sequence;
-      a.delta[(sample * a.heads + row % a.heads) * a.sequence + position % a.sequence] = sum;
+      const int position = row / a.heads, sample = position / a.sequence;
+      a.delta[(static_cast<Index>(sample) * a.heads + row % a.heads) * a.sequence + position % a.sequence] = sum;
     }
   }
 }
