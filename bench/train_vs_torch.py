@@ -32,6 +32,8 @@ CASES = {
     "gpt2-f32": ("gpt2-124m", ["--model", "gpt2", "--preset", "124m", "--sequence", "1024", "--micro-batch", "2"], "f32", 1.15, None),
 }
 
+PADDED = 64  # on a card both sides' vocabularies are a multiple of this, as its products like it
+
 
 def command_of(runner, case, dropout, args):
     recipe, torch_args, precision, _, _ = CASES[case]
@@ -41,10 +43,12 @@ def command_of(runner, case, dropout, args):
                 "--set", "train.accumulation=1", "--set", "train.lanes=1", "--set", "train.evaluation.batches=0",
                 "--set", f"train.micro_batch={torch_args[-1]}", "--set", "train.optimizer.kind=adamw", "--device", args.device,
                 "--steps", args.steps + 2, "--threads", args.threads, "--run-dir", "build/bench-runs", "--json",
+                *(["--set", f"model.pad_vocabulary={PADDED}"] if args.device == "cuda" else []),
                 *(["--layout", args.layout] if args.layout else []),
                 *(["--device-memory", args.device_memory] if args.device_memory else [])]
     return [sys.executable, "bench/peers/torch_train.py", *torch_args, "--precision", precision, "--dropout", dropout,
-            "--steps", args.steps, "--threads", args.threads, "--device", args.device, *(["--compile"] if runner == "torch compiled" else [])]
+            "--steps", args.steps, "--threads", args.threads, "--device", args.device,
+            *(["--pad-vocabulary", PADDED] if args.device == "cuda" else []), *(["--compile"] if runner == "torch compiled" else [])]
 
 
 def measure(case, dropout, args, runners, processors):

@@ -72,6 +72,7 @@ def main():
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--pad-vocabulary", type=int, default=1, help="embeddings have a multiple of so many rows")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     args = parser.parse_args()
 
@@ -80,8 +81,9 @@ def main():
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(1)
     vocab = 30522 if args.model == "bert" else 50257
+    rows = -(-vocab // args.pad_vocabulary) * args.pad_vocabulary
     make, make_batch = (Bert, bert_batch) if args.model == "bert" else (Gpt2, causal_batch)
-    model = make(args.preset, vocab=vocab, dropout=args.dropout, attention_dropout=args.dropout).train().to(args.device)
+    model = make(args.preset, vocab=rows, dropout=args.dropout, attention_dropout=args.dropout).train().to(args.device)
     optimizer = torch.optim.AdamW(parameter_groups(model, 0.01), lr=1e-4, fused=True)
     forward = torch.compile(model) if args.compile else model
 
