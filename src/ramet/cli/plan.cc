@@ -203,7 +203,7 @@ int plan(const PlanArguments& arguments, bool json) {
   const double compile_seconds = compiled.seconds;
   // What a process has beside its arena, taken from this one: the program, its libraries, the data it has open.
   const HostBytes host = host_of(preparation, compiled, false).first;
-  const bool own_memory = !find_device().beside.empty();
+  const bool own_memory = find_device().has_own_memory();
   const int64_t process_bytes = (own_memory ? 0 : exe.planned_bytes()) + host.total() + resident_bytes();
   double step_seconds = 0;
   std::optional<PlannedTime> time;

@@ -26,6 +26,7 @@ struct DeviceEntry {
   /// For people: what it takes of its memory beside a program's; "": its memory is the host's.
   std::string_view beside{};
 
+  bool has_own_memory() const { return !beside.empty(); }
   bool is_here() const;
 };
 

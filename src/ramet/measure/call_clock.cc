@@ -9,6 +9,7 @@
 #include "ramet/base/clock.h"
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
+#include "ramet/kernel/devices.h"
 
 namespace ramet::measure {
 namespace {
@@ -74,25 +75,42 @@ int64_t operand_bytes(const Call& call) {
 
 namespace {
 
+using Prepare = std::function<void(std::span<std::byte* const>)>;
+
+/// Inputs of a call in host memory.
+std::vector<std::byte*> fill_inputs(const Call& call, Scratchpad& pad, const Prepare& prepare) {
+  std::vector<std::byte*> inputs;
+  for (const TensorType& type : call.node.inputs) {
+    inputs.push_back(pad.take(type.bytes()));
+    fill_for_measurement(inputs.back(), type);
+  }
+  if (prepare) prepare(inputs);
+  return inputs;
+}
+
 /// A call with operands of its own, ready to run.
 class Trial {
  public:
-  Trial(const Call& call, const Backend& backend, ThreadTeam& team,
-        const std::function<void(std::span<std::byte* const>)>& prepare)
+  virtual ~Trial() = default;
+  /// Seconds that it took.
+  virtual double run() = 0;
+};
+
+/// In the host's memory, by a team of the caller's.
+class HostTrial final : public Trial {
+ public:
+  HostTrial(const Call& call, const Backend& backend, ThreadTeam& team, const Prepare& prepare)
       : team_(team), pad_(operand_bytes(call)) {
-    std::vector<std::byte*> filled;
-    for (const TensorType& type : call.node.inputs) {
-      std::byte* data = pad_.take(type.bytes());
-      fill_for_measurement(data, type);
-      inputs_.push_back(data);
-      filled.push_back(data);
-    }
-    if (prepare) prepare(filled);
+    for (std::byte* input : fill_inputs(call, pad_, prepare)) inputs_.push_back(input);
     for (const TensorType& type : call.node.outputs) outputs_.push_back(pad_.take(type.bytes()));
     scratch_ = pad_.take(call.scratch_bytes);
     kernel_ = backend.make(call.node, team.size(), call.kernel);
   }
-  void run() { kernel_->run({inputs_, outputs_, scratch_, team_}); }
+  double run() override {
+    const auto start = Clock::now();
+    kernel_->run({inputs_, outputs_, scratch_, team_});
+    return seconds_since(start);
+  }
 
  private:
   ThreadTeam& team_;
@@ -103,6 +121,56 @@ class Trial {
   std::unique_ptr<Kernel> kernel_;
 };
 
+/// In a device's own memory, by a queue of it.
+class DeviceTrial final : public Trial {
+ public:
+  DeviceTrial(const Call& call, const Backend& backend, int threads, const Prepare& prepare)
+      : device_(find_device().make(threads)),
+        memory_(device_->take(operand_bytes(call), Memory::kDevice, "a measurement")),
+        kernel_(backend.make(call.node, threads, call.kernel)),
+        queue_(device_->make_queue()) {
+    Scratchpad pad(operand_bytes(call));
+    const std::vector<std::byte*> filled = fill_inputs(call, pad, prepare);
+    for (size_t i = 0; i < filled.size(); ++i) {
+      std::byte* input = take(call.node.inputs[i].bytes());
+      queue_->copy_in(input, filled[i], call.node.inputs[i].bytes());
+      inputs_.push_back(input);
+    }
+    for (const TensorType& type : call.node.outputs) outputs_.push_back(take(type.bytes()));
+    scratch_ = take(call.scratch_bytes);
+    queue_->wait();
+  }
+  double run() override {
+    double before = 0, after = 0;
+    queue_->stamp(&before);
+    queue_->launch(*kernel_, {inputs_, outputs_, scratch_});
+    queue_->stamp(&after);
+    queue_->wait();
+    return after - before;
+  }
+
+ private:
+  std::byte* take(int64_t bytes) {
+    std::byte* place = memory_.data() + used_;
+    used_ += (bytes + 63) / 64 * 64;
+    return place;
+  }
+
+  std::unique_ptr<Device> device_;
+  DeviceMemory memory_;
+  int64_t used_ = 0;
+  std::vector<const void*> inputs_;
+  std::vector<void*> outputs_;
+  void* scratch_ = nullptr;
+  std::unique_ptr<Kernel> kernel_;
+  std::unique_ptr<Queue> queue_;  // goes before what it works on
+};
+
+std::unique_ptr<Trial> make_trial(const Call& call, const Backend& backend, ThreadTeam& team, const Prepare& prepare) {
+  if (find_device().has_own_memory()) return std::make_unique<DeviceTrial>(call, backend, team.size(), prepare);
+  return std::make_unique<HostTrial>(call, backend, team, prepare);
+}
+
 }  // namespace
 
 Neighbours::Neighbours(const Call& call, const Backend& backend, int threads, int count) {
@@ -110,8 +178,8 @@ Neighbours::Neighbours(const Call& call, const Backend& backend, int threads, in
     threads_.emplace_back([this, &call, &backend, threads] {
       try {
         ThreadTeam team(threads);
-        Trial trial(call, backend, team, {});
-        while (!stop_.load(std::memory_order_relaxed)) trial.run();
+        const auto trial = make_trial(call, backend, team, {});
+        while (!stop_.load(std::memory_order_relaxed)) trial->run();
       } catch (const std::exception&) {  // the measurement is then without this one
       }
     });
@@ -124,15 +192,13 @@ Neighbours::~Neighbours() {
 
 Timing time_call(const Call& call, const Backend& backend, ThreadTeam& team, int most_runs, double most_seconds,
                  Evictor* evictor, const std::function<void(std::span<std::byte* const>)>& prepare) {
-  Trial trial(call, backend, team, prepare);
-  trial.run();  // touches the memory
+  const auto trial = make_trial(call, backend, team, prepare);
+  trial->run();  // touches the memory
   std::vector<double> seconds;
   double total = 0;
   for (int run = 0; run < most_runs && (run == 0 || total < most_seconds); ++run) {
     if (evictor) evictor->run();
-    const auto start = Clock::now();
-    trial.run();
-    seconds.push_back(seconds_since(start));
+    seconds.push_back(trial->run());
     total += seconds.back();
   }
   return timing_of(std::move(seconds));

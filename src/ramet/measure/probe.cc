@@ -133,6 +133,11 @@ std::string cpu_name() {
 
 Machine probe_machine(const Backend& backend, int threads) {
   Machine machine;
+  if (find_device().has_own_memory()) {
+    machine = load_machine(std::string(find_device().machine));
+    machine.kernel_class = backend.kernel_class();
+    return machine;
+  }
   machine.name = cpu_name();
   machine.kernel_class = backend.kernel_class();
   machine.devices = std::max(available_processors() / threads, 1);
@@ -241,7 +246,7 @@ void measure_calls(Machine& machine, const Executable& exe, const Backend& backe
   for (size_t i = 0; i < weight.size(); ++i)
     if (weight[i] > 0) order.push_back(i);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return weight[a] > weight[b]; });
-  ThreadTeam team(machine.device.units);
+  ThreadTeam team(exe.threads);
   Evictor evictor(team);
   const auto start = Clock::now();
   const int64_t most_bytes = available_memory() / 2;
@@ -265,6 +270,16 @@ void measure_calls(Machine& machine, const Executable& exe, const Backend& backe
   }
 }
 
+namespace {
+
+bool is_of(const Machine& machine, const std::string& cpu, const Backend& backend, int threads) {
+  if (machine.kernel_class != backend.kernel_class()) return false;
+  if (find_device().has_own_memory()) return machine.name == find_device().machine;
+  return machine.name == cpu && machine.device.units == threads && !was_busy(machine, backend);
+}
+
+}  // namespace
+
 Machine local_machine(std::span<const Executable> stages, const Backend& backend, double budget_seconds,
                       const std::filesystem::path& streaming, bool between_processes,
                       std::span<const TensorView> batch) {
@@ -279,8 +294,7 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
   } catch (const std::exception&) {
     machine = {};
   }
-  if (machine.name != cpu || machine.kernel_class != backend.kernel_class() || machine.device.units != threads ||
-      was_busy(machine, backend)) {
+  if (!is_of(machine, cpu, backend, threads)) {
     machine = probe_machine(backend, threads);
     measure_meetings(machine, devices);
   }

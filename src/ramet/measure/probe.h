@@ -12,7 +12,7 @@
 namespace ramet::measure {
 
 /// Measures this machine with the backend's own kernels: products, element-wise traffic, the cost of a call; under a
-/// second.
+/// second. Devices with memory of their own have the figures of their machine file instead.
 Machine probe_machine(const Backend& backend, int threads);
 
 /// Measures the executable's calls one by one on memory of their own, the most expensive first, until all are known or
