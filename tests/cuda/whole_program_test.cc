@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -81,6 +82,16 @@ TEST(WholeProgram, HasOneResultOnEveryLayout) {
 }
 
 /// To the byte, beside the place for reports of faults.
+/// Recorded kernels side by side: the fake card replays them in orders that their edges allow.
+TEST(WholeProgram, HasOneResultInEveryOrderOfRecordedKernels) {
+  setenv("RAMET_CUDA_GRAPHS", "free", 1);
+  for (const std::string kind : {"bert", "gpt2"}) {
+    SCOPED_TRACE(kind);
+    expect_same(train_on("cuda", kind, "bf16"), train_on("hopper-host", kind, "bf16"));
+  }
+  unsetenv("RAMET_CUDA_GRAPHS");
+}
+
 TEST(WholeProgram, TakesThePlannedMemory) {
   if (has_real_card()) GTEST_SKIP() << "a true driver gives whole pages, and takes memory for code";
   constexpr int64_t kFaults = 1 << 16;

@@ -3,10 +3,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <set>
 #include <utility>
 
@@ -258,9 +260,35 @@ void Stream::drive(std::unique_lock<std::mutex>& lock, const Done& done) {
       stream_changed.wait(lock);
 }
 
+void Graph::add(Work work) {
+  behind.push_back(std::move(next_behind));
+  next_behind = {nodes.size()};
+  nodes.push_back(std::move(work));
+}
+
+void Graph::run() const {
+  static std::atomic<uint64_t> runs = 0;
+  std::mt19937_64 draw(static_cast<uint64_t>(number_from("RAMET_FAKE_CUDA_SEED", 1)) + ++runs);
+  std::vector<std::vector<size_t>> before(nodes.size());
+  std::vector<size_t> waits(nodes.size()), free;
+  for (size_t node = 0; node < nodes.size(); ++node) {
+    waits[node] = behind[node].size();
+    if (waits[node] == 0) free.push_back(node);
+    for (const size_t other : behind[node]) before[other].push_back(node);
+  }
+  while (!free.empty()) {
+    std::swap(free[draw() % free.size()], free.back());
+    const size_t node = free.back();
+    free.pop_back();
+    nodes[node]();
+    for (const size_t other : before[node])
+      if (--waits[other] == 0) free.push_back(other);
+  }
+}
+
 void Stream::give(Work work) {
   if (recording) {
-    recording->nodes.push_back(std::move(work));
+    recording->add(std::move(work));
     return;
   }
   {

@@ -83,6 +83,11 @@ struct Moment {
 using Work = std::function<void()>;
 struct Graph {
   std::vector<Work> nodes;
+  std::vector<std::vector<size_t>> behind;  ///< of each node: those that it is done behind
+  std::vector<size_t> next_behind;          ///< while it is recorded: what the next node will be done behind
+  void add(Work work);
+  /// All nodes, in an order that is not that of recording where their edges allow another.
+  void run() const;
 };
 
 class Stream {

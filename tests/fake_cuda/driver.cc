@@ -482,6 +482,34 @@ Result cuStreamIsCapturing(void* handle, int* capturing) {
   *capturing = stream->recording ? 1 : 0;
   return kSuccess;
 }
+/// A node's handle is its number, from 1 on.
+Result cuStreamGetCaptureInfo_v2(void* handle, int* status, unsigned long long* id, void** graph,
+                                 void* const** dependencies, size_t* count) {
+  Stream* stream = stream_of(handle);
+  if (!stream) return kInvalidHandle;
+  *status = stream->recording ? 1 : 0;
+  if (!stream->recording) return kSuccess;
+  static thread_local std::vector<void*> nodes;
+  nodes.clear();
+  for (const size_t node : stream->recording->next_behind) nodes.push_back(reinterpret_cast<void*>(node + 1));
+  if (id) *id = 1;
+  if (graph) *graph = stream->recording.get();
+  if (dependencies) *dependencies = nodes.data();
+  if (count) *count = nodes.size();
+  return kSuccess;
+}
+Result cuStreamUpdateCaptureDependencies(void* handle, void** dependencies, size_t count, unsigned flags) {
+  Stream* stream = stream_of(handle);
+  if (!stream || !stream->recording) return kInvalidValue;
+  Graph& graph = *stream->recording;
+  if (flags == 1) graph.next_behind.clear();
+  for (size_t i = 0; i < count; ++i) {
+    const size_t node = reinterpret_cast<size_t>(dependencies[i]) - 1;
+    if (node >= graph.nodes.size()) return kInvalidValue;
+    graph.next_behind.push_back(node);
+  }
+  return kSuccess;
+}
 Result cuThreadExchangeStreamCaptureMode(int*) { return kSuccess; }
 Result cuGraphInstantiateWithFlags(void** made, void* graph, unsigned long long) {
   RAMET_FAKE_CHECK(ready());
@@ -503,9 +531,7 @@ Result cuGraphLaunch(void* made, void* handle) {
   RAMET_FAKE_CHECK(ready());
   Stream* stream = stream_of(handle);
   if (!stream || !handles().has(made)) return kInvalidHandle;
-  stream->give([graph = *static_cast<std::shared_ptr<const Graph>*>(made)] {
-    for (const Work& node : graph->nodes) node();
-  });
+  stream->give([graph = *static_cast<std::shared_ptr<const Graph>*>(made)] { graph->run(); });
   return kSuccess;
 }
 Result cuGraphExecDestroy(void* made) {

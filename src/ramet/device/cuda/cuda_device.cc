@@ -81,15 +81,18 @@ int64_t available_cuda_memory() {
 
 namespace {
 
-bool graphs_wanted() {
+bool graphs_are(std::string_view choice) {
   const char* chosen = std::getenv("RAMET_CUDA_GRAPHS");
-  return !chosen || std::string_view(chosen) != "off";
+  return chosen && chosen == choice;
 }
 
 }  // namespace
 
 CudaDevice::CudaDevice(int threads)
-    : team_(threads), graphs_(graphs_wanted()), shared_(std::make_shared<CudaShared>()) {
+    : team_(threads),
+      graphs_(!graphs_are("off")),
+      reorders_(graphs_are("free")),
+      shared_(std::make_shared<CudaShared>()) {
   cuda_card();
   cuda_driver().stream_create(&stream_, kCuStreamNonBlocking);
   tell_memory("before it");

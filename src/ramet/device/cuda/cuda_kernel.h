@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ramet/base/error.h"
@@ -82,8 +83,19 @@ class CudaKernel : public Kernel {
  public:
   void run(const KernelContext& context) const final;  ///< an internal error: such kernels need a stream
   virtual void launch(CudaStream& stream, const KernelOperands& operands) const = 0;
+  /// How many bytes of each operand and of scratch the kernel reads or writes at most; those that it does not know are
+  /// missing, and then a recorded program keeps it between all work before and behind it.
+  struct OperandBytes {
+    std::vector<int64_t> inputs, outputs;
+    int64_t scratch = 0;
+  };
+  void set_operand_bytes(OperandBytes bytes) { operand_bytes_ = std::move(bytes); }
+  const OperandBytes& operand_bytes() const { return operand_bytes_; }
   /// What to throw for a fault that this kernel reported.
   virtual Error error_of(const CudaFault& fault) const;
+
+ private:
+  OperandBytes operand_bytes_;
 };
 
 }  // namespace ramet::device

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 
 #include "ramet/device/cuda/cuda_kernel.h"
+#include "ramet/device/cuda/recorded_order.h"
 #include "ramet/device/cuda/staged_copies.h"
 #include "ramet/device/cuda/timeline.h"
 
@@ -19,6 +21,8 @@ class CudaDevice final : public Device {
   bool addressable() const override { return false; }
   /// Unless RAMET_CUDA_GRAPHS=off, for whoever looks for a fault.
   bool gains_by_replay() const override { return graphs_; }
+  /// Whether what is recorded depends on what it touches alone: RAMET_CUDA_GRAPHS=free.
+  bool reorders() const { return reorders_; }
   int threads() const override { return team_.size(); }
   std::unique_ptr<Queue> make_queue() override;
 
@@ -36,7 +40,7 @@ class CudaDevice final : public Device {
   std::byte* allocate_aligned(int64_t bytes, Memory kind, const char* what);
 
   ThreadTeam team_;
-  const bool graphs_;
+  const bool graphs_, reorders_;
   CuStream stream_ = nullptr;  // for zeroing
   std::shared_ptr<CudaShared> shared_;
   std::map<std::byte*, void*> begins_;  // of blocks that had to be aligned
@@ -53,6 +57,7 @@ class CudaProgram final : public CapturedProgram {
   const std::shared_ptr<FaultBox>& faults() const { return faults_; }
   CuGraphExec exec() const { return exec_; }
   bool reports = false;  ///< one of its kernels may report faults
+  RecordedOrder order;
 
  private:
   std::shared_ptr<FaultBox> faults_;
@@ -102,6 +107,8 @@ class CudaQueue final : public Queue, public CudaStream {
   void launch_own(const char* function, int64_t count, const void* arguments, size_t bytes);
   /// To be called where work is given.
   void begin_work();
+  /// Gives work; what is recorded is done behind what it must be, and no more.
+  void give(const Touched& touched, const std::function<void()>& work);
   const std::shared_ptr<FaultBox>& box() const { return program_ ? program_->faults() : faults_; }
 
   CudaDevice& device_;

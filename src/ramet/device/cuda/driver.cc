@@ -97,6 +97,7 @@ void fail_cuda(const char* function, CuResult result) {
 
 CudaDriver::CudaDriver(void* library)
 #define RAMET_FIND(member, name) member(name, find_function(library, name))
+#define RAMET_FIND_OR_NOT(member, name) member(name, ::dlsym(library, name))
     : RAMET_FIND(driver_get_version, "cuDriverGetVersion"),
       RAMET_FIND(init, "cuInit"),
       RAMET_FIND(get_error_name, "cuGetErrorName"),
@@ -122,6 +123,8 @@ CudaDriver::CudaDriver(void* library)
       RAMET_FIND(stream_wait_event, "cuStreamWaitEvent"),
       RAMET_FIND(stream_begin_capture, "cuStreamBeginCapture_v2"),
       RAMET_FIND(stream_end_capture, "cuStreamEndCapture"),
+      RAMET_FIND_OR_NOT(stream_get_capture_info, "cuStreamGetCaptureInfo_v2"),
+      RAMET_FIND_OR_NOT(stream_update_capture_dependencies, "cuStreamUpdateCaptureDependencies"),
       RAMET_FIND(event_create, "cuEventCreate"),
       RAMET_FIND(event_destroy, "cuEventDestroy_v2"),
       RAMET_FIND(event_query, "cuEventQuery"),
@@ -136,9 +139,10 @@ CudaDriver::CudaDriver(void* library)
       RAMET_FIND(func_get_attribute, "cuFuncGetAttribute"),
       RAMET_FIND(func_set_attribute, "cuFuncSetAttribute"),
       RAMET_FIND(launch_kernel, "cuLaunchKernel"),
-      tensor_map_encode_tiled("cuTensorMapEncodeTiled", ::dlsym(library, "cuTensorMapEncodeTiled")) {
+      RAMET_FIND_OR_NOT(tensor_map_encode_tiled, "cuTensorMapEncodeTiled") {
 }
 #undef RAMET_FIND
+#undef RAMET_FIND_OR_NOT
 
 const CudaDriver& cuda_driver() {
   static const CudaDriver driver = [] {

@@ -22,6 +22,7 @@ using CuModule = struct CUmod_st*;
 using CuFunction = struct CUfunc_st*;
 using CuGraph = struct CUgraph_st*;
 using CuGraphExec = struct CUgraphExec_st*;
+using CuGraphNode = struct CUgraphNode_st*;
 
 inline constexpr CuResult kCuOutOfMemory = 2;
 inline constexpr CuResult kCuNotReady = 600;
@@ -31,6 +32,7 @@ inline constexpr int kCuMostThreads = 0, kCuSharedBytes = 1, kCuLocalBytes = 3, 
 inline constexpr unsigned kCuHostPortable = 1, kCuStreamNonBlocking = 1, kCuEventBlockingSync = 1,
                           kCuEventDisableTiming = 2;
 inline constexpr int kCuCaptureRelaxed = 2;
+inline constexpr unsigned kCuSetCaptureDependencies = 1;
 
 /// Throws Error (kFailure) with the driver's name and text of what `function` returned.
 [[noreturn]] void fail_cuda(const char* function, CuResult result);
@@ -81,6 +83,8 @@ struct CudaDriver {
   DriverFunction<CuStream, CuEvent, unsigned> stream_wait_event;
   DriverFunction<CuStream, int> stream_begin_capture;
   DriverFunction<CuStream, CuGraph*> stream_end_capture;
+  DriverFunction<CuStream, int*, unsigned long long*, CuGraph*, const CuGraphNode**, size_t*> stream_get_capture_info;
+  DriverFunction<CuStream, CuGraphNode*, size_t, unsigned> stream_update_capture_dependencies;
   DriverFunction<CuEvent*, unsigned> event_create;
   DriverFunction<CuEvent> event_destroy, event_query, event_synchronize;
   DriverFunction<CuEvent, CuStream> event_record;

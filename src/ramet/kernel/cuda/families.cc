@@ -39,8 +39,15 @@ void add_card(Backend& backend, CardKernel kernel) {
   entry.name = "cuda";
   entry.any_type = kernel.any_type;
   entry.refuse = std::move(kernel.refuse);
-  entry.make = [make = std::move(kernel.make)](const NodeSignature& node, int) -> std::unique_ptr<Kernel> {
-    return make(node);
+  entry.make = [make = std::move(kernel.make), scratch = kernel.scratch](const NodeSignature& node,
+                                                                         int) -> std::unique_ptr<Kernel> {
+    std::unique_ptr<CudaKernel> made = make(node);
+    CudaKernel::OperandBytes bytes;
+    for (const TensorType& type : node.inputs) bytes.inputs.push_back(type.bytes());
+    for (const TensorType& type : node.outputs) bytes.outputs.push_back(type.bytes());
+    if (scratch) bytes.scratch = scratch(node);
+    made->set_operand_bytes(std::move(bytes));
+    return made;
   };
   if (kernel.scratch)
     entry.scratch = [scratch = std::move(kernel.scratch)](const NodeSignature& node, int) { return scratch(node); };
