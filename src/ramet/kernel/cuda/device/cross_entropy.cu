@@ -68,21 +68,35 @@ constexpr int kMeanThreads = 256;
 
 __device__ __forceinline__ float add(float a, float b) { return a + b; }
 
-/// Blocks of rows in order, and the balanced tree over them: each thread has a part of the tree. In the first thread.
-__device__ __forceinline__ float sum_by_tree(const float* losses, Index rows) {
+/// Losses of a block of rows from `first` on, one after another.
+__device__ __forceinline__ float block_sum(const float* losses, Index first, Index rows) {
+  constexpr int kAtOnce = 16;
+  const Index end = first + kReduceRows < rows ? first + kReduceRows : rows;
+  float sum = 0.0f;
+  for (Index row = first; row < end; row += kAtOnce) {
+    float some[kAtOnce];
+    RAMET_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) some[i] = losses[row + i < end ? row + i : end - 1];
+    RAMET_UNROLL
+    for (int i = 0; i < kAtOnce; ++i)
+      if (row + i < end) sum = row + i == first ? some[i] : sum + some[i];
+  }
+  return sum;
+}
+
+/// Blocks of rows in order, whose sums take the place of their first rows, and the balanced tree over them, of which
+/// each thread has a part. In the first thread.
+__device__ __forceinline__ float sum_by_tree(float* losses, Index rows) {
   RAMET_SHARED(float, parts, kMeanThreads);
   const Index blocks = (rows + kReduceRows - 1) / kReduceRows;
+  for (Index block = threadIdx.x; block < blocks; block += kMeanThreads)
+    losses[block * kReduceRows] = block_sum(losses, block * kReduceRows, rows);
+  __syncthreads();
   const Index span = tree_span(blocks, kMeanThreads), first = static_cast<Index>(threadIdx.x) * span;
   const Index used = (blocks + span - 1) / span;
   if (static_cast<Index>(threadIdx.x) < used)
     parts[threadIdx.x] = tree_of<float>(
-        first, first + span < blocks ? first + span : blocks,
-        [&](Index block) {
-          const Index end = (block + 1) * kReduceRows < rows ? (block + 1) * kReduceRows : rows;
-          float sum = losses[block * kReduceRows];
-          for (Index row = block * kReduceRows + 1; row < end; ++row) sum += losses[row];
-          return sum;
-        },
+        first, first + span < blocks ? first + span : blocks, [&](Index block) { return losses[block * kReduceRows]; },
         add);
   __syncthreads();
   if (threadIdx.x != 0 || used == 0) return 0.0f;

@@ -47,7 +47,7 @@ struct JoinArguments {
 };
 
 struct MeanArguments {
-  const float* losses;
+  float* losses;  ///< lost
   const unsigned char* states;
   float* loss;
   float* count;
