@@ -18,6 +18,7 @@ Backend make_backend() {
   cuda::add_cuda_step(made);
   cuda::add_cuda_gather(made);
   cuda::add_cuda_neighbors(made);
+  cuda::add_cuda_lines(made);
   cuda::add_cuda_shape(made);
   cuda::add_cuda_random(made);
   cuda::add_cuda_rotary(made);

@@ -23,6 +23,7 @@ void add_cuda_narrow(Backend& backend);
 void add_cuda_step(Backend& backend);
 void add_cuda_gather(Backend& backend);
 void add_cuda_neighbors(Backend& backend);
+void add_cuda_lines(Backend& backend);
 void add_cuda_shape(Backend& backend);
 void add_cuda_random(Backend& backend);
 void add_cuda_rotary(Backend& backend);
