@@ -92,6 +92,8 @@ TEST(CudaRows, GradientsOfNormsOfManyRows) {
   check_gradients(DType::kF32, {300, 256}, DType::kF32, {});
   check_gradients(DType::kF16, {660, 101}, DType::kF16, {}, true);
   check_gradients(DType::kBF16, {2, 96, 514}, DType::kBF16, {{"chunks", int64_t{4}}});
+  check_gradients(DType::kBF16, {2, 150, 1600}, DType::kF32, {});  // by way of shared memory
+  check_gradients(DType::kF32, {130, 512}, DType::kF32, {{"in_order", true}});
   check_gradients(DType::kBF16, {192, 514}, DType::kBF16, {{"in_order", true}});
 }
 

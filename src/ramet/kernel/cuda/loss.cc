@@ -47,6 +47,7 @@ class StatisticsKernel : public CudaKernel {
     std::vector<std::string> definitions{"kRowType=" + storage_of(node.inputs[0].dtype)};
     const int64_t width = gradient ? 0 : kept_width(node.inputs[0], call_.width, kWide);
     if (width > 0) definitions.push_back("kRowWidth=" + std::to_string(width));
+    if (wide) definitions.push_back(call_.width % 2 == 0 ? "kPaired=1" : "kPaired=0");
     function_ = load_cuda_function(device_source(wide ? "loss_wide.cu" : "loss.cu", definitions),
                                    gradient ? "softmax_statistics_grad" : "softmax_statistics");
     grid_ = grid_of_rows(tasks);

@@ -78,6 +78,7 @@ struct NormGrad {
   bool centered = true, in_order = false;
   int64_t width = 0;
   int threads = 256;
+  int64_t shared_bytes = 0;
   ramet_device::RowChunks chunks{};
   CudaFunction rows{}, sums{}, combine{};
 
@@ -99,7 +100,8 @@ struct NormGrad {
       call.gain_sums = static_cast<float*>(operands.scratch);
       call.bias_sums = centered ? call.gain_sums + chunks.chunks * chunks.blocks * width : nullptr;
     }
-    stream.launch(rows, {.x = chunks.chunks * chunks.blocks, .threads = threads}, call);
+    stream.launch(rows, {.x = chunks.chunks * chunks.blocks, .threads = threads, .dynamic_shared_bytes = shared_bytes},
+                  call);
     if (in_order) return;
     // The sums for the bias lie behind those for the gain.
     launch_combine(stream, combine,
@@ -130,12 +132,20 @@ std::string refuse_norm_grad(const NodeSignature& node) {
 std::unique_ptr<CudaKernel> make_norm_grad(const NodeSignature& node, bool centered) {
   NormGrad made{.centered = centered, .in_order = in_order(node), .width = node.inputs[1].shape.dim(-1)};
   made.chunks = chunks_of(node);
-  made.threads = made.width > 512 ? 512 : 256;
-  std::vector<std::string> definitions = row_definitions(node.inputs[1], kept_width(node.inputs[1], made.width, 4096));
+  // Rows go by way of shared memory where two blocks of threads have room for theirs: two stages of eight rows.
+  constexpr int64_t kRoom = 110 << 10, kStagedRows = 8;
+  const int64_t width = kept_width(node.inputs[1], made.width, 4096),
+                row_bytes = width * static_cast<int64_t>(size_of(node.inputs[1].dtype)),
+                room = 4 * kStagedRows * row_bytes;
+  const bool staged = width > 0 && row_bytes % 16 == 0 && room <= kRoom;
+  made.shared_bytes = staged ? room : 0;
+  made.threads = staged || made.width <= 512 ? 256 : 512;
+  std::vector<std::string> definitions = row_definitions(node.inputs[1], width);
   definitions.push_back("kGainType=" + storage_of(node.inputs[2].dtype));
   definitions.push_back("kBlockThreads=" + std::to_string(made.threads));
+  if (staged) definitions.push_back("kStaged=1");
   const CudaSource source = device_source("norm_grad.cu", definitions);
-  made.rows = load_cuda_function(source, centered ? "layer_norm_grad" : "rms_norm_grad");
+  made.rows = load_cuda_function(source, centered ? "layer_norm_grad" : "rms_norm_grad", made.shared_bytes);
   if (made.in_order)
     made.sums = load_cuda_function(source, centered ? "layer_norm_sums" : "rms_norm_sums");
   else

@@ -8,7 +8,7 @@ namespace ramet_device {
 constexpr int kMostClassRuns = 32;
 
 /// Threads of a block that has a wide chunk (loss_wide.cu).
-constexpr int kWideThreads = 288;
+constexpr int kWideThreads = 544;
 
 /// Local classes [local, local + length) are [logical, logical + length) of the whole model.
 struct ClassRun {

@@ -1,147 +1,159 @@
 // Statistics of wide chunks of logits and their gradient, a block a chunk of a row: as loss.cu, with the same bits.
-// Several warps share what has no order; the sums of exponentials do, and one warp adds them. Definition: kRowType.
+// Several warps share what has no order; the sums of exponentials do, and one warp adds them. What is rare - the label,
+// the greatest logit where its slope counts, NaN - is no part of the loops. Definitions: kRowType; kPaired, whether
+// rows begin at whole pairs.
 
 #include "chunk.cuh"
 
 namespace ramet_device {
 
+constexpr bool kRowsPaired = kPaired != 0;
 /// Warps that read; one more adds.
 constexpr int kReaders = kWideThreads / 32 - 1;
 /// Stretches of kRowLanes that a warp reads at a time.
-constexpr int kSteps = 4, kRoundSteps = kReaders * kSteps;
+constexpr int kSteps = 4, kRoundSteps = kReaders * kSteps, kRound = kRoundSteps * kRowLanes;
 
 /// What the warps of a block leave for each other.
 struct Shared {
-  float exponentials[2][kRoundSteps * kRowLanes];
-  float most[kReaders * kRowLanes];
-  float top;
-  int strange;  ///< there is a NaN
+  Pair exponentials[2][kRound / 2];
+  float most[kReaders];
+  float top, sum;
   int before;
 };
 
 __device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x / 32); }
 __device__ __forceinline__ int first_lane() { return 2 * static_cast<int>(threadIdx.x % 32); }
 
-/// Joins elements [begin, end) to the greatest of lanes. Gives whether one is NaN.
-__device__ __forceinline__ bool join_most(const RowType::Stored* row, int begin, int end, bool paired, RowLanes& most) {
-  bool strange = false;
-  walk_row(Row<RowType, 0>(row + begin, end - begin, paired), end - begin, [&](int, int count, Pair value) {
-    for (int k = 0; k < 2 && k < count; ++k) {
-      most.lane[k] = more_of(most.lane[k], value.at[k]);
-      strange = strange || is_nan(value.at[k]);
-    }
+/// Calls `visit(element, count, value)` for pairs of elements [0, count of them) of a row, kPairsAtOnce of a warp at a
+/// time, by `warps` warps in turn.
+template <class Visit>
+__device__ __forceinline__ void walk_shared(const RowType::Stored* row, int elements, int warps, const Visit& visit) {
+  constexpr int kPart = kPairsAtOnce * kRowLanes;
+  for (int begin = warp_index() * kPart; begin < elements; begin += warps * kPart) {
+    const int part = elements - begin < kPart ? elements - begin : kPart;
+    walk_row(Row<RowType, 0>(row + begin, part, kRowsPaired), part,
+             [&](int element, int count, Pair value) { visit(begin + element, count, value); });
+  }
+}
+
+/// The greatest logit, if it is neither 0 nor beside a NaN: then the order counts. By the readers; in shared.most.
+__device__ __forceinline__ void find_greatest(const RowType::Stored* row, int classes, Shared& shared) {
+  float most = -infinity();
+  walk_shared(row, classes, kReaders, [&](int, int count, Pair value) {
+    for (int k = 0; k < 2 && k < count; ++k) most = fmaxf(most, value.at[k]);
   });
-  return strange;
+  for (int by = 16; by > 0; by /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, by));
+  if (threadIdx.x % 32 == 0) shared.most[warp_index()] = most;
 }
 
-/// The greatest logit: each warp has a part of every lane. Where there is a NaN, the order shows, and one warp has all.
-__device__ __forceinline__ float greatest(const RowType::Stored* row, int classes, bool paired, Shared& shared) {
-  const int steps = (classes + kRowLanes - 1) / kRowLanes, part = (steps + kReaders - 1) / kReaders * kRowLanes;
-  const int warp = warp_index(), lane = first_lane();
-  if (warp < kReaders) {
-    RowLanes most(-infinity());
-    const int begin = warp * part < classes ? warp * part : classes;
-    const int end = begin + part < classes ? begin + part : classes;
-    if (join_most(row, begin, end, paired, most)) shared.strange = 1;
-    for (int k = 0; k < 2; ++k) shared.most[warp * kRowLanes + lane + k] = most.lane[k];
-  }
-  __syncthreads();
-  if (warp == 0) {
-    RowLanes most(-infinity());
-    if (shared.strange != 0) {
-      join_most(row, 0, classes, paired, most);
-    } else {
-      for (int from = 0; from < kReaders; ++from)
-        for (int k = 0; k < 2; ++k) most.lane[k] = more_of(most.lane[k], shared.most[from * kRowLanes + lane + k]);
-    }
-    const float top = most.most();
-    if (threadIdx.x == 0) shared.top = top;
-  }
-  __syncthreads();
-  return shared.top;
+/// The greatest logit as sums over rows are ordered. By one warp.
+__device__ __forceinline__ float greatest_in_order(const RowType::Stored* row, int classes) {
+  RowLanes most(-infinity());
+  walk_row(Row<RowType, 0>(row, classes, kRowsPaired), classes, [&](int, int count, Pair value) {
+    for (int k = 0; k < 2 && k < count; ++k) most.lane[k] = more_of(most.lane[k], value.at[k]);
+  });
+  return most.most();
 }
 
-/// Exponentials of a warp's stretches of a round. Gives whether one in front of the label is the greatest logit.
-__device__ __forceinline__ bool exponentials(const RowType::Stored* row, const Chunk& chunk, int round, bool paired,
-                                             float top, float* to) {
-  const int first = warp_index() * kSteps * kRowLanes + first_lane(), begin = round * kRoundSteps * kRowLanes;
-  const float shift = shift_of(top);
+__device__ __forceinline__ float greatest(const RowType::Stored* row, int classes, Shared& shared) {
+  if (warp_index() < kReaders) find_greatest(row, classes, shared);
+  __syncthreads();
+  float top = shared.most[0];
+  for (int i = 1; i < kReaders; ++i) top = fmaxf(top, shared.most[i]);
+  return top;
+}
+
+/// Exponentials of a warp's stretches of a round.
+__device__ __forceinline__ void exponentials(const RowType::Stored* row, int classes, int round, float shift,
+                                             Pair* to) {
+  const int first = warp_index() * kSteps * kRowLanes + first_lane(), begin = round * kRound + first;
   Pair value[kSteps];
   RAMET_UNROLL
   for (int step = 0; step < kSteps; ++step) {
-    const int element = begin + first + step * kRowLanes;
-    if (element < chunk.classes)
-      value[step] = load_pair<RowType>(row, element, element + 1 < chunk.classes ? 2 : 1, paired);
+    const int element = begin + step * kRowLanes;
+    if (element < classes) value[step] = load_pair<RowType>(row, element, element + 1 < classes ? 2 : 1, kRowsPaired);
   }
-  bool before = false;
   RAMET_UNROLL
-  for (int step = 0; step < kSteps; ++step) {
-    const int at = first + step * kRowLanes, element = begin + at;
-    if (element >= chunk.classes) continue;
-    for (int k = 0; k < 2; ++k) {
-      to[at + k] = exp_negative(value[step].at[k] - shift);
-      before = before || (value[step].at[k] == top && element + k < chunk.label);
-    }
-  }
-  return before;
+  for (int step = 0; step < kSteps; ++step)
+    to[(first + step * kRowLanes) / 2] = {
+        {exp_negative(value[step].at[0] - shift), exp_negative(value[step].at[1] - shift)}};
 }
 
-__device__ __forceinline__ void add_round(const float* from, int round, int classes, RowLanes& sums) {
-  const int begin = round * kRoundSteps * kRowLanes;
+__device__ __forceinline__ void add_round(const Pair* from, int round, int classes, RowLanes& sums) {
+  const int begin = round * kRound + first_lane();
+  const bool whole = (round + 1) * kRound <= classes;
   RAMET_UNROLL
   for (int step = 0; step < kRoundSteps; ++step) {
-    const int at = step * kRowLanes + first_lane();
-    const Pair value{{from[at], from[at + 1]}};
+    const Pair value = from[step * kRowLanes / 2 + static_cast<int>(threadIdx.x % 32)];
     for (int k = 0; k < 2; ++k)
-      if (begin + at + k < classes) sums.lane[k] += value.at[k];
+      if (whole || begin + step * kRowLanes + k < classes) sums.lane[k] += value.at[k];
   }
+}
+
+/// The sum of exponentials, in the warp that adds: one round is read while the one before is added.
+__device__ __forceinline__ float sum_exponentials(const RowType::Stored* row, int classes, float shift,
+                                                  Shared& shared) {
+  const int rounds = (classes + kRound - 1) / kRound;
+  const bool adds = warp_index() == kReaders;
+  RowLanes sums(0.0f);
+  for (int round = 0; round <= rounds; ++round) {
+    if (!adds && round < rounds) exponentials(row, classes, round, shift, shared.exponentials[round % 2]);
+    if (adds && round > 0) add_round(shared.exponentials[(round - 1) % 2], round - 1, classes, sums);
+    __syncthreads();
+  }
+  return adds ? sums.sum() : 0.0f;
 }
 
 __device__ __forceinline__ void wide_statistics(const StatisticsArguments& a, const Chunk& chunk) {
   RAMET_SHARED(Shared, all, 1);
   Shared& shared = all[0];
-  const bool paired = a.width % 2 == 0;
   const auto* row = row_at<RowType>(a.logits, chunk.task, a.width);
   __syncthreads();  // the block may have worked on another chunk
-  if (threadIdx.x == 0) shared.strange = shared.before = 0;
-  __syncthreads();
-  const float top = greatest(row, chunk.classes, paired, shared);
-  const int rounds = (chunk.classes + kRoundSteps * kRowLanes - 1) / (kRoundSteps * kRowLanes);
-  const bool adds = warp_index() == kReaders;
-  RowLanes sums(0.0f);
-  // One round is read while the one before is added.
-  for (int round = 0; round <= rounds; ++round) {
-    if (!adds && round < rounds && exponentials(row, chunk, round, paired, top, shared.exponentials[round % 2]))
-      shared.before = 1;
-    if (adds && round > 0) add_round(shared.exponentials[(round - 1) % 2], round - 1, chunk.classes, sums);
-    __syncthreads();
+  const float fast = greatest(row, chunk.classes, shared);
+  const float sum = sum_exponentials(row, chunk.classes, shift_of(fast), shared);
+  if (warp_index() == kReaders) {
+    const float top = fast == 0.0f || is_nan(sum) ? greatest_in_order(row, chunk.classes) : fast;
+    if (threadIdx.x % 32 == 0) shared.top = top, shared.sum = sum, shared.before = 0;
   }
-  if (!adds) return;
-  const float sum = sums.sum();
-  if (threadIdx.x % 32 == 0) store_statistics(a, chunk, row, top, sum, shared.before != 0);
+  __syncthreads();
+  const float top = shared.top;
+  if (chunk.label >= 0 && logit_at(row, chunk.label) == top &&
+      first_equal(row, chunk.label, top, static_cast<int>(threadIdx.x), kWideThreads) < chunk.label)
+    shared.before = 1;
+  __syncthreads();
+  if (threadIdx.x == 0) store_statistics(a, chunk, row, top, shared.sum, shared.before != 0);
 }
 
 __device__ __forceinline__ void wide_gradient(const StatisticsArguments& a, const Chunk& chunk) {
   RAMET_SHARED(int, best, 1);
-  const bool paired = a.width % 2 == 0;
   const auto* row = row_at<RowType>(a.logits, chunk.task, a.width);
+  auto* gradient = row_at<RowType>(a.gradient, chunk.task, a.width);
   ChunkSlopes slopes(a, chunk);
   __syncthreads();
   if (threadIdx.x == 0) best[0] = chunk.classes;
   __syncthreads();
   if (slopes.rest != 0.0f)
-    atomicMin(&best[0],
-              first_equal(row, chunk.classes, slopes.top, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)));
-  __syncthreads();  // the gradient may overwrite logits
+    atomicMin(&best[0], first_equal(row, chunk.classes, slopes.top, static_cast<int>(threadIdx.x), kWideThreads));
+  __syncthreads();
   slopes.best = best[0];
-  constexpr int kPart = kPairsAtOnce * kRowLanes;
-  for (int begin = warp_index() * kPart; begin < a.width; begin += kWideThreads / 32 * kPart) {
-    const int part = a.width - begin < kPart ? a.width - begin : kPart;
-    walk_row(Row<RowType, 0>(row + begin, part, paired), part, [&](int element, int count, Pair value) {
-      for (int k = 0; k < 2; ++k) value.at[k] = slopes.at(chunk, begin + element + k, value.at[k]);
-      store_pair<RowType>(value, row_at<RowType>(a.gradient, chunk.task, a.width), begin + element, count, paired);
-    });
-  }
+  // What the loop overwrites, where the slopes of these two are other ones.
+  const bool has_best = slopes.best < chunk.classes, has_label = chunk.label >= 0;
+  const float at_best = has_best ? slopes.at(chunk, slopes.best, logit_at(row, slopes.best)) : 0.0f;
+  const float at_label = has_label ? slopes.at(chunk, chunk.label, logit_at(row, chunk.label)) : 0.0f;
+  __syncthreads();
+  // Without a slope of the sum all are 0, as those of padding.
+  const int sloped = slopes.dsum == 0.0f ? 0 : chunk.classes;
+  walk_shared(row, sloped, kWideThreads / 32, [&](int element, int count, Pair value) {
+    for (int k = 0; k < 2; ++k) value.at[k] = exp_negative(value.at[k] - slopes.shift) * slopes.dsum;
+    store_pair<RowType>(value, gradient, element, count, kRowsPaired);
+  });
+  __syncthreads();
+  for (int i = sloped + static_cast<int>(threadIdx.x); i < a.width; i += kWideThreads)
+    gradient[i] = RowType::narrow(0.0f);
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  if (has_best) gradient[slopes.best] = RowType::narrow(at_best);
+  if (has_label) gradient[chunk.label] = RowType::narrow(at_label);
 }
 
 }  // namespace ramet_device

@@ -24,7 +24,19 @@ struct PairWord {
   static __device__ __forceinline__ Pair widen(Word word) {
     return {{Type::widen(static_cast<Bits16>(word & 0xffffu)), Type::widen(static_cast<Bits16>(word >> 16))}};
   }
+  static __device__ __forceinline__ Word narrow(Pair value) {
+    return join(Type::narrow(value.at[0]), Type::narrow(value.at[1]));
+  }
 };
+#ifndef RAMET_FAKE_CUDA
+/// One instruction; the same numbers, but every NaN becomes 7fff.
+template <>
+__device__ __forceinline__ unsigned PairWord<BF16>::narrow(Pair value) {
+  unsigned word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(value.at[1]), "f"(value.at[0]));
+  return word;
+}
+#endif
 template <>
 struct PairWord<F32> {
   using Word = unsigned long long;
@@ -34,6 +46,7 @@ struct PairWord<F32> {
   static __device__ __forceinline__ Pair widen(Word word) {
     return {{__uint_as_float(static_cast<unsigned>(word)), __uint_as_float(static_cast<unsigned>(word >> 32))}};
   }
+  static __device__ __forceinline__ Word narrow(Pair value) { return join(value.at[0], value.at[1]); }
 };
 template <class Type>
 using WordOf = typename PairWord<Type>::Word;
@@ -61,11 +74,10 @@ __device__ __forceinline__ Pair load_constant_pair(const void* row, int element,
 template <class Type>
 __device__ __forceinline__ void store_pair(Pair value, void* row, int element, int count, bool paired) {
   auto* to = static_cast<typename Type::Stored*>(row) + element;
-  const auto low = Type::narrow(value.at[0]);
   if (paired) {
-    *reinterpret_cast<WordOf<Type>*>(to) = PairWord<Type>::join(low, Type::narrow(value.at[1]));
+    *reinterpret_cast<WordOf<Type>*>(to) = PairWord<Type>::narrow(value);
   } else {
-    to[0] = low;
+    to[0] = Type::narrow(value.at[0]);
     if (count > 1) to[1] = Type::narrow(value.at[1]);
   }
 }
