@@ -6,6 +6,7 @@
 #include "cuda/card_tools.h"
 #include "kernel/kernel_tools.h"
 #include "ramet/base/rng.h"
+#include "ramet/kernel/cuda/product_plan.h"
 
 // Matrix products: the card's bits are those of the class `hopper` in every form that the card takes.
 
@@ -185,6 +186,30 @@ TEST(CudaProduct, AnyBits) {
     check({.m = 32, .n = 32, .k = k, .a = DType::kF16, .b = DType::kF16}, random_bits);
     check({.m = 32, .n = 32, .k = k, .a = DType::kF32, .b = DType::kF32}, random_bits);
   }
+}
+
+TEST(CudaProduct, PlansFitTheCard) {
+  for (const int64_t m : {1, 300, 16384})
+    for (const int64_t n : {8, 1024, 1600, 50304})
+      for (const int64_t k : {1, 1024, 16384}) {
+        const kernel::cuda::ProductPlan plan = kernel::cuda::plan_product(m, n, k, 1);
+        SCOPED_TRACE(std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k));
+        EXPECT_EQ(plan.columns % 8, 0);
+        EXPECT_LE(plan.columns, 256);
+        EXPECT_GT(plan.stages, plan.head_start);
+        EXPECT_LE(plan.shared_bytes, 232448);
+        EXPECT_GT(plan.blocks, 0);
+        EXPECT_EQ(plan.blocks % plan.cluster(), 0);
+        EXPECT_LE(plan.blocks, 132);
+      }
+}
+
+TEST(CudaProduct, OneInstructionIsPrintedForAWidth) {
+  EXPECT_EQ(
+      kernel::cuda::multiply_tile_text(8, false, true, DType::kF16),
+      "__device__ __forceinline__ void multiply_tile(float (&d)[4], unsigned long long a, unsigned long long b) {\n"
+      "  asm volatile(\"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0,%1,%2,%3}, %4, %5, 1, 1, 1, 0, 0;\" : "
+      "\"+f\"(d[0]), \"+f\"(d[1]), \"+f\"(d[2]), \"+f\"(d[3]) : \"l\"(a), \"l\"(b));\n}\n");
 }
 
 TEST(CudaProduct, NothingBehindTheLastOfKIsAdded) {

@@ -11,6 +11,7 @@ namespace ramet::kernel::cuda {
 struct ProductPlan {
   int columns = 0;                            ///< of a tile of 128 rows; a multiple of 8
   int cluster_rows = 1, cluster_columns = 1;  ///< blocks that share copies
+  int head_start = 0;  ///< steps by which one group of a block is ahead of the other
   int stages = 0;
   int64_t shared_bytes = 0;
   int64_t blocks = 0;

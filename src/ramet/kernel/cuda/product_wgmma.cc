@@ -162,7 +162,7 @@ WgmmaProduct::WgmmaProduct(const MatmulForm& form, DType bias, const ProductPlan
       "product_wgmma.cu",
       {"kTileColumns=" + std::to_string(plan_.columns), "kStages=" + std::to_string(plan_.stages),
        "kClusterRows=" + std::to_string(plan_.cluster_rows), "kClusterColumns=" + std::to_string(plan_.cluster_columns),
-       "kHeadStart=0", "kTransposeA=" + std::to_string(form.transpose_a),
+       "kHeadStart=" + std::to_string(plan_.head_start), "kTransposeA=" + std::to_string(form.transpose_a),
        "kTransposeB=" + std::to_string(form.transpose_b),
        "TypeOut=" + storage_of(parts ? DType::kF32 : form.output.dtype),
        "TypeExtra=" + storage_of(extra == 1 ? bias : DType::kF32), "kExtra=" + std::to_string(extra)});
