@@ -42,9 +42,15 @@ __device__ __forceinline__ float widen_bf16(Bits16 bits) {
 }
 /// To nearest even; NaN stays NaN.
 __device__ __forceinline__ Bits16 narrow_bf16(float value) {
+#ifdef RAMET_FAKE_CUDA
   const unsigned bits = __float_as_uint(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<Bits16>(bits >> 16 | 0x40u);
   return static_cast<Bits16>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+#else
+  Bits16 half;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half) : "f"(value));
+  return half;
+#endif
 }
 
 /// As CudaFault of device/cuda/cuda_kernel.h.

@@ -2,7 +2,7 @@
 
 // Elementary functions of f32, bit for bit those of the CPU's kernels (kernel/cpu/math-inl.h and scalar_math.h): the
 // same polynomials in the same order, fused where those fuse and nowhere else. Their errors are stated there. A NaN
-// stays one, with whatever payload.
+// stays one, with whatever payload. 1 / x is __frcp_rn(x), which is cheaper than a division and rounds as it does.
 
 #include "kernel.cuh"
 
@@ -22,6 +22,17 @@ __device__ __forceinline__ float at_least(float x, float bound) { return x < bou
 __device__ __forceinline__ float infinity() { return __uint_as_float(0x7f800000u); }
 __device__ __forceinline__ float not_a_number() { return __uint_as_float(0x7fc00000u); }
 __device__ __forceinline__ bool is_nan(float x) { return x != x; }
+
+/// 1 / x, correctly rounded, of x in [2^-100, 2^100], and of NaN: what __frcp_rn does there, without its branch.
+__device__ __forceinline__ float reciprocal_of_middle(float x) {
+#ifdef RAMET_FAKE_CUDA
+  return 1.0f / x;
+#else
+  float near;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(near) : "f"(x));
+  return __fmaf_rn(near, -__fmaf_rn(near, x, -1.0f), near);
+#endif
+}
 
 constexpr float kLn2High = 0x1.62e400p-1f, kLn2Low = 0x1.7f7d1cp-20f, kLog2E = 0x1.715476p+0f;
 /// Added to a small number it leaves the nearest whole one in the low bits.
@@ -117,7 +128,7 @@ __device__ __forceinline__ float tanh_of(float x) {
       polynomial(z, -0x1.555554p-2f, 0x1.111076p-3f, -0x1.b9f038p-5f, 0x1.6392b0p-6f, -0x1.0bf224p-7f, 0x1.18686ap-9f);
   const float small = __fmaf_rn(z * a, p, a);
   const ExpParts parts = exp_parts(a + a);
-  const float large = 1.0f - __fdiv_rn(2.0f, __fmaf_rn(exp_of_rest(parts.r), parts.power, 1.0f));
+  const float large = 1.0f - 2.0f * reciprocal_of_middle(__fmaf_rn(exp_of_rest(parts.r), parts.power, 1.0f));
   return copysignf(a < 0.625f ? small : large, x);
 }
 
@@ -127,7 +138,7 @@ struct SigmoidParts {
 };
 __device__ __forceinline__ SigmoidParts sigmoid_parts(float x) {
   const float e = exp_negative(-fabsf(x));
-  const float upper = __fdiv_rn(1.0f, 1.0f + e);
+  const float upper = reciprocal_of_middle(1.0f + e);
   return {upper, e * upper};
 }
 __device__ __forceinline__ float sigmoid_of(float x) {
@@ -145,7 +156,7 @@ struct NormalTail {
 __device__ __forceinline__ NormalTail normal_tail(float x) {
   const float held = at_most(x, 14.0f);
   const float e = exp_negative(held * (held * -0.5f));
-  const float u = __fdiv_rn(1.0f, held + 4.0f);
+  const float u = reciprocal_of_middle(held + 4.0f);
   const float t = __fmaf_rn(-u, 8.0f, 1.0f);
   const float p = polynomial(t, 0x1.82b4bcp-1f, -0x1.373e3ap-1f, 0x1.8c6d76p-2f, -0x1.7dff66p-3f, 0x1.eee1acp-5f,
                              -0x1.ed9040p-8f, -0x1.cfb9b2p-9f, 0x1.9c1accp-10f, 0x1.c04a82p-13f, -0x1.dfbc42p-14f);
@@ -206,7 +217,7 @@ __device__ __forceinline__ float silu_slope(float x) {
   return __fmaf_rn(held, parts.upper * parts.lower, x < 0.0f ? parts.lower : parts.upper);
 }
 
-__device__ __forceinline__ float rsqrt_of(float x) { return __fdiv_rn(1.0f, __fsqrt_rn(x)); }
+__device__ __forceinline__ float rsqrt_of(float x) { return __frcp_rn(__fsqrt_rn(x)); }
 
 /// log(e^a + e^b); equal infinities stay.
 __device__ __forceinline__ float log_add_exp(float a, float b) {
