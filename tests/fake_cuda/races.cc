@@ -41,6 +41,21 @@ std::unordered_map<uintptr_t, std::unique_ptr<Page>>& pages() {
   return *all;
 }
 
+Page& page_of(uintptr_t address) {
+  struct Known {
+    uintptr_t number = 0;
+    Page* page = nullptr;
+  };
+  static Known known[256];  // the last pages, by the ends of their numbers
+  const uintptr_t number = address / kPage;
+  Known& last = known[number % 256];
+  if (last.number == number) return *last.page;
+  std::unique_ptr<Page>& page = pages()[number];
+  if (!page) page = std::make_unique<Page>();
+  last = {number, page.get()};
+  return *page;
+}
+
 /// Whether nothing orders an earlier access before this one.
 bool unordered(uintptr_t address, const Access& before, const Access& now) {
   if (before.block < first_block) return false;  // of an earlier launch, or none at all
@@ -71,9 +86,7 @@ void watch(const void* data, size_t bytes, bool writes, const void* place) {
                    .warp_barriers = static_cast<uint16_t>(turn.warp_barriers[turn.thread / 32]),
                    .barriers = turn.barriers};
   for (uintptr_t at = address; at < address + bytes; ++at) {
-    std::unique_ptr<Page>& page = pages()[at / kPage];
-    if (!page) page = std::make_unique<Page>();
-    Byte& byte = page->bytes[at % kPage];
+    Byte& byte = page_of(at).bytes[at % kPage];
     if (unordered(at, byte.write, now))
       report(at, writes ? "two writes" : "a write and a read", byte.write, now, place);
     if (writes) {
