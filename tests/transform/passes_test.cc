@@ -55,6 +55,24 @@ StepGraph step_of(const Graph& micro, const Model& model) {
   return step;
 }
 
+/// A weight beside other numbers: only the weight is held in 16 bits, and it is widened where they meet.
+TEST(HoldWeights, MoveBesideOtherNumbersAsF32) {
+  for (const HeldForm form : {HeldForm{DType::kF16, false}, HeldForm{DType::kBF16, true}}) {
+    Graph graph("beside");
+    GraphBuilder build(graph);
+    const Tensor weight = build.input("weight", DType::kF32, {2, 3}, InputRole::kState);
+    const Tensor both = concat({weight, weight}, 0), data = build.input("data", DType::kF32, {2, 3});
+    build.output("rows", concat({slice(both, {1, 0}, {2, 3}), data}, 0));
+    const Graph held = hold_weights(graph, {"weight"}, form);
+    EXPECT_EQ(held.type(held.find_output("rows")->value), graph.type(graph.find_output("rows")->value));
+    EXPECT_EQ(held.type(held.find_input("weight")).dtype, form.dtype);
+    int wide = 0;  // weights are moved first, as they are held
+    for (const Node& node : held.nodes())
+      wide += node.op->name == "concat" && held.type(node.outputs[0]).dtype == DType::kF32;
+    EXPECT_EQ(wide, 1);
+  }
+}
+
 TEST(Simplify, KeepsEveryBitAndRemovesNodes) {
   for (const Model& model : {tiny_bert(), tiny_gpt2()}) {
     Graph graph = training_graph(model);

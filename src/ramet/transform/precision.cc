@@ -140,6 +140,9 @@ class Holding {
     }
     const NodeSignature signature = graph_.signature(id);
     if (type.dtype != DType::kF32 || !node.op->cost || node.op->cost(signature).flops != 0) return false;
+    // Beside elements that are no weight's, a weight's are f32 too.
+    for (ValueId input : node.inputs)
+      if (graph_.type(input).dtype == DType::kF32 && held_[static_cast<size_t>(input)].value == kNoValue) return false;
     Held& moved = held_[static_cast<size_t>(node.outputs[0])];
     for (ValueId Held::* half : {&Held::value, &Held::low}) {
       if (source->*half == kNoValue) continue;
