@@ -3,12 +3,14 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 
 #include "ramet/base/rng.h"
 #include "ramet/graphs/graph_set.h"
 #include "ramet/graphs/read.h"
 #include "ramet/graphs/transform.h"
 #include "ramet/model/graph_net.h"
+#include "ramet/recipe/graph_predictor.h"
 #include "ramet/recipe/prepare.h"
 #include "ramet/train/training.h"
 #include "support/errors.h"
@@ -50,11 +52,17 @@ GraphTables made_graphs(int64_t count) {
     tables.nodes[0].ptr.push_back(std::ssize(kind));
     tables.edges[0].ptr.push_back(std::ssize(tables.edges[0].source));
   }
-  std::vector<float> pos, bond, size;
+  std::vector<float> pos, bond, size, tasks;
   for (size_t i = 0; i < 3 * kind.size(); ++i) pos.push_back(0.1f * static_cast<float>(below(40)));
   for (size_t e = 0; e < 2 * tables.edges[0].source.size(); ++e) bond.push_back(0.1f * static_cast<float>(below(10)));
   for (size_t g = 0; g < y.size(); ++g)
     size.push_back(3 + 0.25f * static_cast<float>(tables.nodes[0].ptr[g + 1] - tables.nodes[0].ptr[g]));
+  // Two tasks of yes or no. Some answers are not known, and of some graphs none is.
+  for (size_t g = 0; g < y.size(); ++g) {
+    const float of_size = static_cast<float>(y[g]);
+    tasks.push_back(g % 4 == 0 ? NAN : of_size);
+    tasks.push_back(g % 5 == 1 || g % 8 == 0 ? NAN : 1 - of_size);
+  }
   const std::vector<std::string> parts{"train", "validation", "test"};
   tables.set_field({.name = "x", .of = "node", .shape = Shape{5}}, x);
   tables.set_field({.name = "kind", .of = "node", .dtype = DType::kI32, .values = {"a", "b", "c"}}, kind);
@@ -64,6 +72,7 @@ GraphTables made_graphs(int64_t count) {
   tables.set_field({.name = "pos", .of = "node", .shape = Shape{3}}, pos);
   tables.set_field(Field{.name = "bond", .per = Per::kEdge, .of = "edge", .shape = Shape{2}}, bond);
   tables.set_field(Field{.name = "size", .per = Per::kGraph}, size);
+  tables.set_field(Field{.name = "tasks", .per = Per::kGraph, .shape = Shape{2}, .missing = true}, tasks);
   apply_transform(tables, "self-loops", "edge");
   apply_transform(tables, "gcn", "edge");
   return tables;
@@ -216,6 +225,58 @@ TEST_F(GraphNets, LearnNumbersOfGraphs) {
     EXPECT_GE(squared, absolute * absolute) << loss;
     EXPECT_LT(squared, 1) << loss;
   }
+}
+
+TEST_F(GraphNets, LearnTasksOfYesOrNoWithMissingLabels) {
+  const Settings tasks{"data.graphs.label=graph.tasks", "model.graph.loss=binary", "model.graph.dropout=0"};
+  const Trained found = train(recipe("gin", true, tasks), "", 60);
+  EXPECT_LT(found.losses.back(), 0.5 * found.losses.front());
+  EXPECT_GE(number_of(found.evaluation, "accuracy"), 0.4) << "of few graphs";
+  const Trained again = train(recipe("gin", true, tasks), "r=2 p=2 rts=optimizer", 60);
+  EXPECT_EQ(again.losses, found.losses);
+  EXPECT_EQ(again.hash, found.hash);
+  const auto error = [&](Settings more) {
+    more.insert(more.begin(), "model.graph.loss=binary");
+    return error_of([&] { prepare(recipe("gin", true, more)); });
+  };
+  EXPECT_THAT(error({"data.graphs.label=graph.size"}),
+              HasSubstr("graph.size, graph 0: a task of yes or no has another number; found "));
+  EXPECT_THAT(error({"data.graphs.label=graph.tasks", "data.graphs.factor=2"}),
+              HasSubstr("data.graphs.factor: a task of yes or no has no unit; found 2"));
+  EXPECT_THAT(error({"data.graphs.label=graph.y"}), HasSubstr("tasks of yes or no have a label of numbers, 1 or 0"));
+}
+
+/// The loss is the mean of -log of the probability of the right answer, over the targets that are known.
+TEST_F(GraphNets, TheLossOfTasksIsTheMeanCrossEntropyOfKnownTargets) {
+  const Recipe of_tasks = recipe("gin", true,
+                                 {"data.graphs.label=graph.tasks", "model.graph.loss=binary", "train.precision=f32",
+                                  "data.graphs.batch=count:40"});
+  Preparation ready = prepare(of_tasks);
+  const Recipe complete = ready.recipe;
+  Training training = make_training(std::move(ready), {.threads = 1});
+  training.initialize();
+  training.step();
+  const double loss = number_of(training.evaluate(), "loss");
+  GraphPredictor predictor(complete, {}, {.threads = 1});
+  predictor.predictor().load(Checkpoint(training.save(folder_ / "checkpoints")));
+  std::vector<float> probabilities, targets;
+  for (const NamedTensor& tensor : predictor.predict()) {
+    std::vector<float>* const to = tensor.name == "probabilities" ? &probabilities
+                                   : tensor.name == "targets"     ? &targets
+                                                                  : nullptr;
+    if (!to) continue;
+    to->resize(tensor.bytes.size() / sizeof(float));
+    std::memcpy(to->data(), tensor.bytes.data(), tensor.bytes.size());
+  }
+  ASSERT_EQ(probabilities.size(), targets.size());
+  double sum = 0, known = 0;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (std::isnan(targets[i])) continue;
+    sum -= std::log(targets[i] > 0 ? probabilities[i] : 1 - probabilities[i]), ++known;
+  }
+  EXPECT_GT(known, 5);
+  EXPECT_LT(known, static_cast<double>(targets.size()));
+  EXPECT_NEAR(loss, sum / known, 1e-5);
 }
 
 TEST_F(GraphNets, LearnWithEveryWayToMakeBatches) {

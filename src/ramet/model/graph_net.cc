@@ -111,11 +111,13 @@ void check(const GraphNetConfig& config, const GraphTask& task) {
   if (config.layers < 1 || config.hidden < 1 || config.heads < 1 || task.micro_batch < 1 || task.classes < 2)
     fail("sizes of the model must be positive, and there must be two classes");
   check_task(info_of(config.family), task);
-  const std::vector<std::string> readouts{"sum", "mean", "max"}, losses{"squared", "absolute"};
+  const std::vector<std::string> readouts{"sum", "mean", "max"}, losses{"squared", "absolute", "binary"};
   if (std::find(readouts.begin(), readouts.end(), config.readout) == readouts.end())
     fail("unknown readout", "'" + config.readout + "'");
   if (std::find(losses.begin(), losses.end(), config.loss) == losses.end())
     fail("unknown loss", "'" + config.loss + "'");
+  if (config.loss == "binary" && task.targets() == 0)
+    fail("tasks of yes or no have a label of numbers, 1 or 0", "a category", "Leave model.graph.loss out");
   if (config.family != GraphFamily::kSchNet) return;
   if (!(config.cutoff > 0) || config.gaussians < 2)
     fail("SchNet needs a positive cutoff and two or more Gaussians",
@@ -179,7 +181,10 @@ Model build_graph_net(const GraphNetConfig& config, const GraphTask& task) {
     model.inputs.push_back({.name = value.name, .type = value.type, .axes = input.axes});
   }
   const int64_t items = task.micro_batch * (task.per_graph ? task.room.graphs : task.room.nodes);
-  if (task.targets() > 0) {
+  if (task.targets() > 0 && config.loss == "binary") {
+    model.metrics = {mean_metric("loss", "count"), share_metric("accuracy", "correct", "count")};
+    model.limit_items("loss", items * task.targets());
+  } else if (task.targets() > 0) {
     model.metrics = {mean_metric("loss", "count"), mean_metric("absolute", "count"), mean_metric("squared", "count")};
     for (const char* metric : {"loss", "absolute", "squared"}) model.limit_items(metric, items * task.targets());
   } else {

@@ -50,7 +50,7 @@ struct GraphNetConfig {
   double attention_dropout = 0;  ///< of GAT's weights
   double momentum = 0.1;         ///< of GIN's batch norms
   std::string readout = "sum";   ///< of the nodes of a graph: "sum", "mean" or "max"
-  std::string loss = "squared";  ///< of targets that are numbers: "squared" or "absolute"
+  std::string loss = "squared";  ///< of numbers: "squared" or "absolute"; of tasks of yes or no: "binary"
   double diagonal = 0;           ///< Cluster-GCN's lambda
   int64_t gaussians = 50;        ///< SchNet's radial basis functions
   double cutoff = 10;            ///< SchNet's greatest distance
@@ -77,7 +77,7 @@ struct GraphTask {
   bool per_graph = false;     ///< an answer for each graph instead of each node
   int64_t classes = 2;
   /// Of targets that are numbers, instead of classes: their mean and deviation. A network predicts
-  /// (target - mean) / deviation.
+  /// (target - mean) / deviation. Tasks of yes or no have targets of 1 or 0, the mean 0 and the deviation 1.
   std::vector<double> target_mean{}, target_deviation{};
   double average_log_degree = 1;  ///< PNA: mean of log(edges into a node + 1) over the training data
   int64_t seed = 0;
@@ -87,10 +87,11 @@ struct GraphTask {
 };
 
 /// The network with its loss, on the batches of graphs/graph_source.h. Outputs of a classifier: loss, correct, count.
-/// Outputs for numbers: loss, absolute (the mean absolute error in the targets' unit), count. The program "predict"
-/// reads no labels. It gives nodes or graphs [B, items]: classes i32, logits and probabilities f32 [B, items, classes],
-/// or values f32 [B, items, targets]. Weights have PyTorch Geometric's names. Throws Error when sizes contradict each
-/// other.
+/// Outputs for numbers: loss, absolute (the mean absolute error in the targets' unit), count. Outputs for tasks of yes
+/// or no: loss (the mean cross-entropy of the known targets), correct, count. The program "predict" reads no labels. It
+/// gives nodes or graphs [B, items]: classes i32, logits and probabilities f32 [B, items, classes], or values f32
+/// [B, items, targets], or logits and probabilities of yes f32 [B, items, targets]. Weights have PyTorch Geometric's
+/// names. Throws Error when sizes contradict each other.
 Model build_graph_net(const GraphNetConfig& config, const GraphTask& task);
 
 }  // namespace ramet::model

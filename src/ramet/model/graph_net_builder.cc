@@ -213,6 +213,10 @@ void GraphNetBuilder::predict(Tensor rows) {
     dims.insert(dims.begin(), {task_.micro_batch, items});
     build_.output(name, reshape(of_items, Shape(std::move(dims))));
   };
+  if (task_.targets() > 0 && config_.loss == "binary") {
+    give("logits", rows, {task_.targets()});
+    return give("probabilities", sigmoid(rows), {task_.targets()});
+  }
   if (task_.targets() > 0) {
     const Tensor values = add(multiply(rows, row_of(task_.target_deviation)), row_of(task_.target_mean));
     return give("values", values, {task_.targets()});
@@ -236,8 +240,17 @@ void GraphNetBuilder::finish_numbers(Tensor values) {
   const auto labels = [&](const char* name) {
     return reshape(input(name, DType::kF32, {task_.room.graphs, task_.targets()}), {-1, task_.targets()});
   };
-  const Tensor known = labels("known"), apart = multiply(subtract(values, labels("targets")), known);
-  const Tensor count = reduce_sum(known), items = maximum(count, number(1));
+  const Tensor known = labels("known"), targets = labels("targets"), count = reduce_sum(known);
+  const Tensor items = maximum(count, number(1));
+  if (config_.loss == "binary") {
+    // -log sigmoid(x) where the target is 1, -log(1 - sigmoid(x)) where it is 0
+    const Tensor each = multiply(subtract(softplus(values), multiply(values, targets)), known);
+    build_.output("loss", divide(reduce_sum(each), items));
+    const Tensor right = equal(less(number(0), values), less(number(0.5), targets));
+    build_.output("correct", reduce_sum(multiply(cast(right, DType::kF32), known)));
+    return build_.output("count", count);
+  }
+  const Tensor apart = multiply(subtract(values, targets), known);
   const Tensor each = config_.loss == "absolute" ? map_unary("abs", apart) : multiply(apart, apart);
   build_.output("loss", divide(reduce_sum(each), items));
   const Tensor unit = multiply(map_unary("abs", apart), row_of(task_.target_deviation));

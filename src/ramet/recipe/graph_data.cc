@@ -95,17 +95,42 @@ int64_t classes_of(const GraphSet& set, const std::string& key) {
   return static_cast<int64_t>(most) + 1;
 }
 
+/// The columns of a label that are named (none: all).
+std::vector<int64_t> columns_of(const Field& field, const std::string& key, const std::vector<std::string>& names) {
+  std::vector<int64_t> columns;
+  const graphs::Lines word("", key);
+  for (const std::string& column : names)
+    columns.push_back(word.whole(column, 0, std::max<int64_t>(0, field.shape.elements() - 1)));
+  if (names.empty())
+    for (int64_t column = 0; column < field.shape.elements(); ++column) columns.push_back(column);
+  return columns;
+}
+
+/// Tasks of yes or no: 1, 0 or not known, in every graph.
+graphs::TargetForm tasks_of(const GraphSet& set, const std::string& key, const std::vector<std::string>& names) {
+  const size_t at = set.field(key);
+  const Field& field = set.fields()[at];
+  graphs::TargetForm form{.columns = columns_of(field, key, names)};
+  form.mean.assign(form.columns.size(), 0);
+  form.deviation.assign(form.columns.size(), 1);
+  for (int64_t graph = 0; graph < set.graphs(); ++graph)
+    for (const int64_t column : form.columns) {
+      const double value = field_number(field, set.bytes(at), graph * field.shape.elements() + column);
+      if (std::isnan(value) || value == 0 || value == 1) continue;
+      throw Error({.what = "a task of yes or no has another number",
+                   .where = set.source() + ": " + key + ", graph " + std::to_string(graph),
+                   .found = std::to_string(value) + " in column " + std::to_string(column),
+                   .expected = "1, 0 or a missing value"});
+    }
+  return form;
+}
+
 /// Mean and deviation of the known numbers of a label, over some graphs (none named: all).
-graphs::TargetForm targets_of(const GraphSet& set, const std::string& key, const std::vector<std::string>& columns,
+graphs::TargetForm targets_of(const GraphSet& set, const std::string& key, const std::vector<std::string>& names,
                               const std::vector<int64_t>& members) {
   const size_t at = set.field(key);
   const Field& field = set.fields()[at];
-  graphs::TargetForm form;
-  const graphs::Lines word("", key);
-  for (const std::string& column : columns)
-    form.columns.push_back(word.whole(column, 0, std::max<int64_t>(0, field.shape.elements() - 1)));
-  if (columns.empty())
-    for (int64_t column = 0; column < field.shape.elements(); ++column) form.columns.push_back(column);
+  graphs::TargetForm form{.columns = columns_of(field, key, names)};
   const int64_t count = members.empty() ? set.graphs() : std::ssize(members);
   for (const int64_t column : form.columns) {
     const auto over_known = [&](const auto& term) {
@@ -189,7 +214,16 @@ class GraphOpener {
       opened_.task.classes = classes_of(set, data_.label);
       return;
     }
-    targets_ = targets_of(set, data_.label, list_of(data_.columns), graphs_trained_on());
+    const bool binary = recipe_.model.graph.loss == "binary";
+    if (binary && data_.factor != 1)
+      throw Error({.what = "a task of yes or no has no unit",
+                   .where = recipe_.where("data.graphs.factor"),
+                   .found = std::to_string(data_.factor),
+                   .remedy = "Leave the key out"});
+    const std::vector<std::string> columns = list_of(data_.columns);
+    targets_ = for_key(recipe_, "data.graphs.label", [&] {
+      return binary ? tasks_of(set, data_.label, columns) : targets_of(set, data_.label, columns, graphs_trained_on());
+    });
     for (size_t k = 0; k < targets_.mean.size(); ++k) {
       opened_.task.target_mean.push_back(targets_.mean[k] * data_.factor);
       opened_.task.target_deviation.push_back(targets_.deviation[k] * data_.factor);

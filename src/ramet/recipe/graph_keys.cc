@@ -42,9 +42,11 @@ std::vector<RecipeKey> graph_keys() {
        .choices = {"sum", "mean", "max"},
        .quiet = true},
       {.name = "model.graph.loss",
-       .doc = "what is minimised of labels that are numbers: squared or absolute errors, in deviations of the label",
+       .doc =
+           "what is minimised of labels that are numbers: squared or absolute errors, in deviations of the label; or "
+           "binary, the cross-entropy of tasks of yes or no, whose numbers are 1 or 0",
        .field = RAMET_FIELD(model.graph.loss),
-       .choices = {"squared", "absolute"},
+       .choices = {"squared", "absolute", "binary"},
        .quiet = true},
       {.name = "model.graph.diagonal",
        .doc = "how much more a node counts beside its neighbours (cluster_gcn)",
