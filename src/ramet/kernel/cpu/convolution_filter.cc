@@ -21,6 +21,7 @@ constexpr int64_t kTileFilters = 256;       // the same for tiles
 constexpr int64_t kBlockBytes = 384 << 10;  // of copied operands: less than half of a second-level cache
 constexpr int64_t kFoldedPositions = 256;   // of a row
 constexpr int64_t kMergedChannels = 8;      // so few channels are read together with those of the next taps
+constexpr int64_t kBunchBytes = 1 << 20;    // of sums that are made before they become filters
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 int64_t padded(int64_t columns) { return (columns + 15) / 16 * 16; }
@@ -34,6 +35,7 @@ struct RowBlock {
   std::vector<std::vector<int64_t>> a_rows, b_rows;
 };
 
+/// What a thread computes of a bunch: items are panels of groups, from the bunch's first on.
 struct Share {
   int64_t first_item, last_item, first_filter, last_filter;
 };
@@ -51,6 +53,7 @@ struct FilterGradient::Parts {
   int64_t units = 0;    // of a row
   int64_t columns = 0;  // of a group: channels, or channels of merged taps
   int64_t width = 64;   // of a panel
+  int64_t bunch = 1;    // groups whose sums are made at once
   int64_t places = 0;   // of a copied row of the input
   std::vector<RowBlock> blocks;
   int64_t input_bytes = 0, output_bytes = 0, sums_bytes = 0, a_bytes = 0, b_bytes = 0, read_bytes = 0;
@@ -85,15 +88,17 @@ struct FilterGradient::Parts {
     if (!compact) return place - last().low;
     return place / last().taps * stride() + place % last().taps * last().dilation - last().low;
   }
+  /// Of a bunch, whose group `group` is.
   float* sums_of(float* sums, int64_t tap, int64_t group, int64_t filter) const {
-    return sums + ((tap * form.groups + group) * form.group_filters() + filter) * padded(columns);
+    return sums + ((tap * bunch + group) * form.group_filters() + filter) * padded(columns);
   }
 
   void fold_positions();
   void describe(const NodeSignature& node);
   void make_blocks();
+  void choose_bunch();
   int64_t input_row(int64_t row, int64_t tap) const;
-  Share share(int rank) const;
+  Share share(int64_t groups, int rank) const;
   void copy_output(const RowBlock& block, int64_t group, const Share& share, const char* output, uint32_t* a) const;
   void copy_input(const RowBlock& block, int64_t group, int64_t panel, const char* input, uint32_t* b) const;
   void products(const RowBlock& block, int64_t group, int64_t panel, const Share& share, const uint32_t* a,
@@ -104,10 +109,12 @@ struct FilterGradient::Parts {
                              uint32_t* read) const;
   void tile_products(const RowBlock& block, int64_t group, int64_t panel, const Share& share, const uint32_t* a,
                      const uint32_t* b, uint32_t* read, float* sums) const;
-  void compute_block(const RowBlock& block, const Share& share, const char* input, const char* output, float* sums,
-                     char* own) const;
-  void compute_share(const char* input, const char* output, float* sums, char* own, int rank) const;
-  void finish(const float* sums, const float* before, float* out, int64_t begin, int64_t end) const;
+  void compute_block(const RowBlock& block, int64_t first_group, const Share& share, const char* input,
+                     const char* output, float* sums, char* own) const;
+  void compute_share(int64_t first_group, int64_t groups, const char* input, const char* output, float* sums, char* own,
+                     int rank) const;
+  void finish(const float* sums, int64_t first_group, const float* before, float* out, int64_t begin,
+              int64_t end) const;
 };
 
 /// Where each output reads its own position alone, a sample's few positions count as one row.
@@ -180,11 +187,10 @@ void FilterGradient::Parts::make_blocks() {
     most_inputs = std::max<int64_t>(most_inputs, std::ssize(block.inputs));
     blocks.push_back(std::move(block));
   }
-  const int64_t items = form.groups * panels();
-  by_filters = threads > 1 && items % threads != 0 && form.group_filters() >= 2 * kFilterBlock;
+  choose_bunch();
   if (input.needed()) input_bytes = aligned(input.bytes());
   if (output.needed()) output_bytes = aligned(output.bytes());
-  sums_bytes = aligned(taps() * last_taps() * form.filters * padded(columns) * 4);
+  sums_bytes = aligned(taps() * last_taps() * bunch * form.group_filters() * padded(columns) * 4);
   a_bytes = aligned(std::min(most, rows) * units * padded(form.group_filters()) * 4 + 64);
   if (tiles) {
     const int64_t depth = blocks.empty() ? 0 : filter_stride(blocks.front());
@@ -194,8 +200,17 @@ void FilterGradient::Parts::make_blocks() {
   b_bytes = aligned(most_inputs * places * std::min(width, padded(columns)) * 4);
 }
 
-Share FilterGradient::Parts::share(int rank) const {
-  const int64_t items = form.groups * panels(), filters = form.group_filters();
+/// The fewest groups whose sums are worth a round of all threads, and that all threads have the same work of.
+void FilterGradient::Parts::choose_bunch() {
+  const int64_t of_group = taps() * last_taps() * form.group_filters() * padded(columns) * 4;
+  const int64_t step = threads / std::gcd<int64_t>(panels(), threads);
+  const int64_t least = (kBunchBytes + of_group - 1) / std::max<int64_t>(1, of_group);
+  bunch = std::clamp<int64_t>((std::max<int64_t>(1, least) + step - 1) / step * step, 1, form.groups);
+  by_filters = threads > 1 && bunch * panels() % threads != 0 && form.group_filters() >= 2 * kFilterBlock;
+}
+
+Share FilterGradient::Parts::share(int64_t groups, int rank) const {
+  const int64_t items = groups * panels(), filters = form.group_filters();
   if (!by_filters) return {items * rank / threads, items * (rank + 1) / threads, 0, filters};
   const int64_t blocks_of_16 = (filters + 15) / 16;
   return {0, items, std::min(filters, blocks_of_16 * rank / threads * 16),
@@ -356,25 +371,25 @@ void FilterGradient::Parts::tile_products(const RowBlock& block, int64_t group, 
   }
 }
 
-void FilterGradient::Parts::compute_block(const RowBlock& block, const Share& share, const char* input,
-                                          const char* output, float* sums, char* own) const {
+void FilterGradient::Parts::compute_block(const RowBlock& block, int64_t first_group, const Share& share,
+                                          const char* input, const char* output, float* sums, char* own) const {
   auto* a = reinterpret_cast<uint32_t*>(own);
   auto* b = reinterpret_cast<uint32_t*>(own + a_bytes);
   auto* read = reinterpret_cast<uint32_t*>(own + a_bytes + b_bytes);
   int64_t copied = -1;
   for (int64_t item = share.first_item; item < share.last_item; ++item) {
-    const int64_t group = item / panels(), panel = item % panels();
+    const int64_t group = item / panels(), panel = item % panels(), of_all = first_group + group;
     if (std::exchange(copied, group) != group)
-      tiles ? transpose_output(block, group, share, output, a) : copy_output(block, group, share, output, a);
-    copy_input(block, group, panel, input, b);
+      tiles ? transpose_output(block, of_all, share, output, a) : copy_output(block, of_all, share, output, a);
+    copy_input(block, of_all, panel, input, b);
     tiles ? tile_products(block, group, panel, share, a, b, read, sums)
           : products(block, group, panel, share, a, b, sums);
   }
 }
 
-void FilterGradient::Parts::compute_share(const char* input, const char* output, float* sums, char* own,
-                                          int rank) const {
-  const Share share = this->share(rank);
+void FilterGradient::Parts::compute_share(int64_t first_group, int64_t groups, const char* input, const char* output,
+                                          float* sums, char* own, int rank) const {
+  const Share share = this->share(groups, rank);
   for (int64_t tap = 0; tap < taps() * last_taps(); ++tap)
     for (int64_t item = share.first_item; item < share.last_item; ++item)
       for (int64_t filter = share.first_filter; filter < share.last_filter; ++filter)
@@ -384,20 +399,21 @@ void FilterGradient::Parts::compute_share(const char* input, const char* output,
   for (const RowBlock& block : blocks)
     for (int64_t first = share.first_filter; first < share.last_filter; first += step) {
       const Share some{share.first_item, share.last_item, first, std::min(share.last_filter, first + step)};
-      compute_block(block, some, input, output, sums, own);
+      compute_block(block, first_group, some, input, output, sums, own);
     }
 }
 
-/// Filters [begin, end) of all groups: [filter][channel][tap], with what was there before.
-void FilterGradient::Parts::finish(const float* sums, const float* before, float* out, int64_t begin,
-                                   int64_t end) const {
-  const int64_t channels = form.group_channels(), all = form.taps(), of_tap = form.filters * padded(columns);
+/// Filters [begin, end) of a bunch: [filter][channel][tap], with what was there before.
+void FilterGradient::Parts::finish(const float* sums, int64_t first_group, const float* before, float* out,
+                                   int64_t begin, int64_t end) const {
+  const int64_t channels = form.group_channels(), all = form.taps();
+  const int64_t of_tap = bunch * form.group_filters() * padded(columns), first = first_group * form.group_filters();
   for (int64_t filter = begin; filter < end; ++filter) {
     const float* from = sums + filter * padded(columns);
     for (int64_t tap = 0; tap < all; ++tap) {
       const float* row =
           merged ? from + tap / last().taps * of_tap + tap % last().taps * channels : from + tap * of_tap;
-      const int64_t to = filter * channels * all + tap;
+      const int64_t to = (first + filter) * channels * all + tap;
       if (before)
         for (int64_t c = 0; c < channels; ++c) out[to + c * all] = before[to + c * all] + row[c];
       else
@@ -434,12 +450,16 @@ void FilterGradient::run(const KernelContext& context) const {
   const char* input = staged(p.input, 0, p.input_bytes);
   const char* output = staged(p.output, 1, p.output_bytes);
   auto* sums = reinterpret_cast<float*>(at);
-  context.team.run(
-      [&](int rank) { p.compute_share(input, output, sums, at + p.sums_bytes + rank * p.rank_bytes(), rank); });
   const auto* before = p.form.accumulate ? static_cast<const float*>(context.inputs[2]) : nullptr;
-  context.team.split(p.form.filters, 1, [&](int64_t begin, int64_t end, int) {
-    p.finish(sums, before, static_cast<float*>(context.outputs[0]), begin, end);
-  });
+  for (int64_t first = 0; first < p.form.groups; first += p.bunch) {
+    const int64_t groups = std::min(p.bunch, p.form.groups - first);
+    context.team.run([&](int rank) {
+      p.compute_share(first, groups, input, output, sums, at + p.sums_bytes + rank * p.rank_bytes(), rank);
+    });
+    context.team.split(groups * p.form.group_filters(), 1, [&](int64_t begin, int64_t end, int) {
+      p.finish(sums, first, before, static_cast<float*>(context.outputs[0]), begin, end);
+    });
+  }
 }
 
 }  // namespace ramet::kernel
