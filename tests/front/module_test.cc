@@ -210,6 +210,22 @@ TEST(Module, ListsOfSequentialsAreParts) {
   EXPECT_THAT(blocks.parts(), ElementsAre("blocks 0", "blocks 0", "blocks 1", "blocks 1", ""));
 }
 
+/// The layer that reads the data is often of a class of its own.
+TEST(Module, TheFirstOfAListMayBeOfAnotherClass) {
+  const auto parts_of = [](const std::vector<std::string>& classes) {
+    CalledModules layers;
+    for (size_t i = 0; i < classes.size(); ++i) {
+      const std::string path = "layers." + std::to_string(i);
+      layers.of_class(path, classes[i]).of_class(path + ".conv", "conv.Conv1d", 8).calls({path + ".conv"});
+    }
+    return layers.parts();
+  };
+  EXPECT_THAT(parts_of({"speech.First", "speech.Layer", "speech.Layer"}),
+              ElementsAre("layers 0", "layers 1", "layers 2"));
+  EXPECT_THAT(parts_of({"speech.Layer", "speech.Layer", "speech.First"}), ElementsAre("", "", ""));
+  EXPECT_THAT(parts_of({"speech.First", "speech.Layer"}), ElementsAre("", ""));
+}
+
 /// A Sequential that holds layers of one class is no part itself.
 TEST(Module, LayersInSequentialsAreParts) {
   CalledModules stages;

@@ -69,7 +69,7 @@ class Options:
     "embed")}. Axes of other weights are found from chains of products."""
     parts: Sequence[str] = ()
     """Paths of the modules that pipelines and phases may cut between, as "encoder.layer.*"; empty: lists of modules of one
-    class."""
+    class; of three or more, the first may be of another."""
 
     def __post_init__(self):
         for name in ("micro_batches", "lanes", "chunks"):

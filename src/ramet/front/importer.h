@@ -164,8 +164,8 @@ struct ModuleParts {
   std::string stack{};                                 ///< of the runs
 };
 /// `patterns` name modules ("encoder.layer.*"). Without patterns, parts are the members of lists of modules of one
-/// class that hold most of `sizes`, the elements of each parameter by its name; where there is no such list, the runs
-/// of a module that holds most of them (front/parts.cc).
+/// class (the first may be of another) that hold most of `sizes`, the elements of each parameter by its name; where
+/// there is no such list, the runs of a module that holds most of them (front/parts.cc).
 ModuleParts find_parts(const TracedProgram& program, const std::vector<std::string>& patterns,
                        const std::map<std::string, int64_t>& sizes);
 /// The parts that the calls of a program belong to; others belong to none.

@@ -55,23 +55,31 @@ std::vector<std::string> called_modules(const TracedProgram& program) {
   return order;
 }
 
-/// Lists of two or more modules of one class, from prefixes of paths to the modules; with `containers` of containers
-/// too, as nn.Sequential.
+/// Whether two or more modules are of one class. The first of three or more may be of another: the layer that reads the
+/// data is often unlike those behind it.
+bool are_alike(const std::vector<std::string>& classes) {
+  const size_t first = classes.size() > 2 ? 1 : 0;
+  return classes.size() > 1 && std::all_of(classes.begin() + static_cast<int64_t>(first), classes.end(),
+                                           [&](const std::string& each) { return each == classes.back(); });
+}
+
+/// Lists of modules that are alike, from prefixes of paths to the modules; with `containers` of containers too, as
+/// nn.Sequential.
 std::map<std::string, std::vector<std::string>> find_lists(const TracedProgram& program,
                                                            const std::vector<std::string>& modules, bool containers) {
   std::map<std::string, std::vector<std::string>> lists;
-  std::map<std::string, std::set<std::string>> classes;
+  std::map<std::string, std::vector<std::string>> classes;
   for (const std::string& path : modules) {
     const auto number = split_number(path);
     const auto found = program.modules.find(path);
     if (!number || found == program.modules.end()) continue;
     lists[number->first].push_back(path);
-    classes[number->first].insert(found->second);
+    classes[number->first].push_back(found->second);
   }
   std::erase_if(lists, [&](const auto& list) {
-    const std::set<std::string>& of = classes[list.first];
-    const bool contains = of.begin()->find(".container.") != std::string::npos;
-    return list.second.size() < 2 || of.size() != 1 || (contains && !containers);
+    const std::vector<std::string>& of = classes[list.first];
+    const bool contains = of.back().find(".container.") != std::string::npos;
+    return !are_alike(of) || (contains && !containers);
   });
   return lists;
 }
