@@ -330,7 +330,8 @@ void watch_faults() {
 
 std::string text_of_signal(int signal) {
   if (signal == SIGFPE) return "an integer division by zero";
-  return signal == SIGILL ? "a misaligned address, or an index outside an array" : "an address outside the memory that the card knows";
+  return signal == SIGILL ? "a misaligned address, or an index outside an array"
+                          : "an address outside the memory that the card knows";
 }
 
 void Runner::fail(Fault fault, const std::string& why) {
