@@ -22,6 +22,11 @@ for program in ramet tests/test_device tests/test_cuda; do
   strip -o "$bundle/bin/$(basename "$program")" "$build/$program"
 done
 
+# Benches, where they were built.
+for program in bench/card_maps; do
+  [ ! -x "$build/$program" ] || strip -o "$bundle/bin/$(basename "$program")" "$build/$program"
+done
+
 # The machine's own glibc and compiler libraries must serve: others beside its loader would not start.
 own='/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s))\.so\.[0-9]+$'
 for program in "$bundle"/bin/*; do ldd "$program"; done | awk '$3 ~ /^\// { print $3 }' | sort -u | grep -Ev "$own" |
