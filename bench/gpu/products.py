@@ -16,6 +16,8 @@ import struct
 import sys
 import tempfile
 
+from rows import library
+
 SOURCE = pathlib.Path(__file__).resolve().parents[2] / "src/ramet/kernel/cuda/device"
 ROWS, DEPTH, PROCESSORS, SHARED = 128, 64, 132, 232448
 F32, F16, BF16 = 0, 1, 2
@@ -43,15 +45,6 @@ SHAPES = [
 ]
 
 
-def library(*names):
-    for name in names:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    sys.exit("none of these libraries is here: " + ", ".join(names))
-
-
 # --- compiling ---
 
 
@@ -76,7 +69,7 @@ class Compiler:
         if kept.exists():
             return kept.read_bytes()
         if not self.nvrtc:
-            self.nvrtc = library("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
+            self.nvrtc = library(["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"])
         headers = [path for path in SOURCE.iterdir() if path.suffix in (".cuh", ".h")]
         texts = (ctypes.c_char_p * len(headers))(*[path.read_bytes() for path in headers])
         names = (ctypes.c_char_p * len(headers))(*[path.name.encode() for path in headers])
@@ -154,7 +147,7 @@ class Card:
         self.torch, self.compiler, self.functions = torch, compiler, {}
         torch.cuda.init()
         torch.zeros(1, device="cuda")  # the context
-        self.cuda = library("libcuda.so.1")
+        self.cuda = library(["libcuda.so.1"])
         self.stream = torch.cuda.current_stream().cuda_stream
 
     def check(self, result, what):
