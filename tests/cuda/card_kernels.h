@@ -28,7 +28,7 @@ struct TestArguments {
 /// Launches `test` of `source` on `data`, which is copied to the card and back.
 inline std::vector<int> run_test_kernel(const CudaSource& source, std::vector<int> data, const CudaGrid& grid) {
   const CudaFunction function = load_cuda_function(source, "test", grid.dynamic_shared_bytes);
-  const kernel::cuda::FunctionKernel kernel([&](CudaStream& stream, const KernelOperands& operands) {
+  const kernel::cuda::StreamKernel kernel([&](CudaStream& stream, const KernelOperands& operands) {
     stream.launch(function, grid, TestArguments{operands.outputs[0], static_cast<long long>(data.size())});
   });
   Device& device = card_device();

@@ -26,7 +26,7 @@ NodeSignature node_of_functions(const std::vector<std::string>& names, const Hos
                  {{"program", "1:" + steps + "->" + outputs}, {"shape", values.type.shape.dims()}, {"dtypes", dtypes}});
 }
 
-/// Lists of functions, those that are dear last.
+/// The names of all map ops that take one float and no number, eight in a list.
 std::vector<std::vector<std::string>> lists() {
   std::vector<std::vector<std::string>> all(1);
   for (const MapOpInfo& info : map_op_table()) {

@@ -379,7 +379,7 @@ std::string Runner::run(void (*run)(const void*), const void* arguments, const G
   threads_ = grid.threads;
   dynamic_bytes_ = grid.dynamic_bytes;
   static_bytes_ = 0;
-  // What lies behind faults.
+  // At the end of the memory, so that a write behind the block's part of it faults.
   dynamic_ = dynamic_memory_.data() + dynamic_memory_.bytes() - (grid.dynamic_bytes + 127) / 128 * 128;
   blockDim = {grid.threads, 1, 1};
   gridDim = {grid.x, grid.y, grid.z};

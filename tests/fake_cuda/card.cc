@@ -198,7 +198,8 @@ void forget_loss() {
 
 namespace {
 
-// One lock for all streams, and one bell for whoever waits for work to be done: the fake card need not be fast.
+// All streams share one lock, and one condition variable that is notified when a stream has done some work. That is
+// slow, which the fake card may be.
 std::mutex stream_mutex;
 std::condition_variable stream_changed;
 std::set<Stream*>& streams() {

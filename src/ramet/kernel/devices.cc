@@ -23,8 +23,7 @@ constexpr DeviceEntry kDevices[] = {
     {"cuda", "an NVIDIA GPU of class sm_90 (H100, H200), with its driver", &cuda_backend, &make_cuda_device,
      &available_cuda_memory, "h100",
      "64 KiB for reports of faults, and what NVIDIA's driver needs for its context and loaded code "
-     "(RAMET_VERBOSE=dispatch "
-     "tells)"},
+     "(RAMET_VERBOSE=dispatch tells)"},
     {"hopper-host", "the same processors, computing the bits of an NVIDIA GPU of class sm_90", &hopper_backend,
      &make_cpu_device, &available_memory},
     {"loopback", "the same processors behind the manners of an accelerator, for tests", &cpu_backend,

@@ -158,10 +158,24 @@ LoadedCode& loaded_code() {
 
 }  // namespace
 
+CudaSource cuda_device_source(std::string_view name, std::vector<std::string> definitions) {
+  for (const CudaDeviceFile& file : cuda_device_files())
+    if (file.name == name) return {std::string(name), std::string(file.text), std::move(definitions)};
+  internal_error("cuda_device_source", "there is no device code '" + std::string(name) + "'");
+}
+
 std::string cubin_of(const CudaSource& source) { return cubin_of(source, key_of(source)); }
 
 CudaFunction load_cuda_function(const CudaSource& source, const std::string& name, int64_t dynamic_shared_bytes) {
   return loaded_code().find(source, name, dynamic_shared_bytes);
+}
+
+void launch_on(CuStream stream, const CudaFunction& function, const CudaGrid& grid, const void* arguments) {
+  void* list[] = {const_cast<void*>(arguments)};
+  cuda_driver().launch_kernel(static_cast<CuFunction>(function.handle), static_cast<unsigned>(grid.x),
+                              static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z),
+                              static_cast<unsigned>(grid.threads), 1, 1,
+                              static_cast<unsigned>(grid.dynamic_shared_bytes), stream, list, nullptr);
 }
 
 std::vector<LoadedFunction> loaded_functions() { return loaded_code().list(); }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ramet/device/cuda/cuda_kernel.h"
+#include "ramet/device/cuda/driver.h"
 
 namespace ramet::device {
 
@@ -21,6 +22,9 @@ struct LoadedFunction {
 
 /// All functions that this process has loaded, in order. RAMET_VERBOSE=dispatch prints each when it is loaded.
 std::vector<LoadedFunction> loaded_functions();
+
+/// Launches a function that takes one struct, which is copied at the call.
+void launch_on(CuStream stream, const CudaFunction& function, const CudaGrid& grid, const void* arguments);
 
 /// A cubin of `source`: from the folder "cuda" of the cache, or compiled now and put there.
 std::string cubin_of(const CudaSource& source);

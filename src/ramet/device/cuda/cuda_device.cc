@@ -60,6 +60,11 @@ void tell_memory(const char* when) {
                format_size(static_cast<int64_t>(total)).c_str());
 }
 
+bool graphs_are(std::string_view choice) {
+  const char* chosen = std::getenv("RAMET_CUDA_GRAPHS");
+  return chosen && chosen == choice;
+}
+
 std::shared_ptr<SlotPool> make_slots(Memory kind) {
   return std::make_shared<SlotPool>(
       [kind](size_t bytes) {
@@ -78,15 +83,6 @@ int64_t available_cuda_memory() {
   cuda_driver().mem_get_info(&left, &total);
   return static_cast<int64_t>(left);
 }
-
-namespace {
-
-bool graphs_are(std::string_view choice) {
-  const char* chosen = std::getenv("RAMET_CUDA_GRAPHS");
-  return chosen && chosen == choice;
-}
-
-}  // namespace
 
 CudaDevice::CudaDevice(int threads)
     : team_(threads),

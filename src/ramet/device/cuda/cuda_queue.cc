@@ -7,14 +7,13 @@
 #include <vector>
 
 #include "ramet/base/verbose.h"
+#include "ramet/device/cuda/code.h"
 #include "ramet/device/cuda/device_files.h"
 #include "ramet/device/cuda/queue_arguments.h"
 #include "ramet/device/host_work.h"
 
 namespace ramet::device {
 namespace {
-
-CuAddress address_of(const void* data) { return reinterpret_cast<CuAddress>(data); }
 
 /// The widest word of 16 bytes or fewer that all of these are multiples of.
 int64_t word_of(int64_t bytes, const void* to, const void* from) {
@@ -23,12 +22,6 @@ int64_t word_of(int64_t bytes, const void* to, const void* from) {
         address_of(from) % static_cast<uint64_t>(word) == 0)
       return word;
   return 1;
-}
-
-CudaSource queue_source() {
-  for (const CudaDeviceFile& file : cuda_device_files())
-    if (file.name == "queue.cu") return {std::string(file.name), std::string(file.text)};
-  internal_error("CudaQueue", "there is no device code 'queue.cu'");
 }
 
 /// What a launch of a kernel reads and writes.
@@ -77,9 +70,13 @@ void CudaQueue::begin_work() {
   if (!program_) timeline_->note_work();
 }
 
+bool CudaQueue::orders() const {
+  return program_ && device_.reorders() && cuda_driver().stream_update_capture_dependencies.exists();
+}
+
 void CudaQueue::give(const Touched& touched, const std::function<void()>& work) {
+  if (!orders()) return work();
   const CudaDriver& driver = cuda_driver();
-  if (!program_ || !device_.reorders() || !driver.stream_update_capture_dependencies.exists()) return work();
   std::vector<CuGraphNode> before = program_->order.before(touched);
   CuGraphNode none = nullptr;
   driver.stream_update_capture_dependencies(stream_, before.empty() ? &none : before.data(), before.size(),
@@ -173,7 +170,7 @@ void CudaQueue::fill(void* to, uint8_t value, int64_t bytes) {
 void CudaQueue::launch_own(const char* function, int64_t count, const void* arguments, size_t bytes) {
   constexpr int kThreads = 256;
   CudaFunction& loaded = functions_[function];
-  if (!loaded.handle) loaded = load_cuda_function(queue_source(), function);
+  if (!loaded.handle) loaded = load_cuda_function(cuda_device_source("queue.cu"), function);
   const int64_t blocks = std::clamp<int64_t>((count + kThreads - 1) / kThreads, 1, cuda_card().multiprocessors * 8);
   launch_bytes(loaded, {.x = blocks, .threads = count == 1 ? 1 : kThreads}, arguments, bytes);
 }
@@ -215,16 +212,13 @@ void CudaQueue::launch(const Kernel& kernel, const KernelOperands& operands) {
   check_operand(operands.scratch);
   const auto* mine = dynamic_cast<const CudaKernel*>(&kernel);
   if (!mine) internal_error("CudaQueue::launch", "a kernel of another kind of device");
+  if (!orders()) return mine->launch(*this, operands);
   give(touched_by(*mine, operands), [&] { mine->launch(*this, operands); });
 }
 
 void CudaQueue::launch_bytes(const CudaFunction& function, const CudaGrid& grid, const void* arguments, size_t) {
   begin_work();
-  void* list[] = {const_cast<void*>(arguments)};
-  cuda_driver().launch_kernel(static_cast<CuFunction>(function.handle), static_cast<unsigned>(grid.x),
-                              static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z),
-                              static_cast<unsigned>(grid.threads), 1, 1,
-                              static_cast<unsigned>(grid.dynamic_shared_bytes), stream_, list, nullptr);
+  launch_on(stream_, function, grid, arguments);
 }
 
 unsigned CudaQueue::number_of(const CudaKernel& kernel) {

@@ -19,7 +19,7 @@ class CudaDevice final : public Device {
 
   std::string_view name() const override { return "cuda"; }
   bool addressable() const override { return false; }
-  /// Unless RAMET_CUDA_GRAPHS=off, for whoever looks for a fault.
+  /// False where RAMET_CUDA_GRAPHS is "off": each kernel is then given by itself, which helps to find a faulty one.
   bool gains_by_replay() const override { return graphs_; }
   /// Whether what is recorded depends on what it touches alone: RAMET_CUDA_GRAPHS=free.
   bool reorders() const { return reorders_; }
@@ -107,6 +107,8 @@ class CudaQueue final : public Queue, public CudaStream {
   void launch_own(const char* function, int64_t count, const void* arguments, size_t bytes);
   /// To be called where work is given.
   void begin_work();
+  /// Whether work is being recorded that depends on what it touches alone.
+  bool orders() const;
   /// Gives work; what is recorded is done behind what it must be, and no more.
   void give(const Touched& touched, const std::function<void()>& work);
   const std::shared_ptr<FaultBox>& box() const { return program_ ? program_->faults() : faults_; }

@@ -1,7 +1,11 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "ramet/device/cuda/cuda_kernel.h"
 
 namespace ramet::device {
 
@@ -13,5 +17,7 @@ struct CudaDeviceFile {
 };
 
 std::span<const CudaDeviceFile> cuda_device_files();
+/// The file of that name, to be compiled with these definitions. An internal error where there is no such file.
+CudaSource cuda_device_source(std::string_view name, std::vector<std::string> definitions = {});
 
 }  // namespace ramet::device

@@ -34,6 +34,8 @@ inline constexpr unsigned kCuHostPortable = 1, kCuStreamNonBlocking = 1, kCuEven
 inline constexpr int kCuCaptureRelaxed = 2;
 inline constexpr unsigned kCuSetCaptureDependencies = 1;
 
+inline CuAddress address_of(const void* data) { return reinterpret_cast<CuAddress>(data); }
+
 /// Throws Error (kFailure) with the driver's name and text of what `function` returned.
 [[noreturn]] void fail_cuda(const char* function, CuResult result);
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "ramet/device/cuda/code.h"
+
 namespace ramet::device {
 namespace {
-
-CuAddress address_of(const void* data) { return reinterpret_cast<CuAddress>(data); }
 
 [[noreturn]] void only_launches(const char* what) {
   internal_error("CudaTrial", std::string("a kernel on trial asked for ") + what);
@@ -55,11 +55,7 @@ void CudaTrial::copy_in_now(void* to, const void* from, int64_t bytes) {
 }
 
 void CudaTrial::launch_bytes(const CudaFunction& function, const CudaGrid& grid, const void* arguments, size_t) {
-  void* list[] = {const_cast<void*>(arguments)};
-  cuda_driver().launch_kernel(static_cast<CuFunction>(function.handle), static_cast<unsigned>(grid.x),
-                              static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z),
-                              static_cast<unsigned>(grid.threads), 1, 1,
-                              static_cast<unsigned>(grid.dynamic_shared_bytes), stream_, list, nullptr);
+  launch_on(stream_, function, grid, arguments);
 }
 
 ThreadTeam& CudaTrial::team() { only_launches("threads"); }

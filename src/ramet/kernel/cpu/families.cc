@@ -1,5 +1,7 @@
 #include "ramet/kernel/cpu/families.h"
 
+#include "ramet/kernel/aliases.h"
+
 namespace ramet::kernel::cpu {
 
 void add_all(Backend& backend) {
@@ -45,15 +47,7 @@ void add_hwy(Backend& backend, const std::string& op, std::function<std::string(
   entry.scratch = std::move(scratch);
   if (!aliases.empty()) {
     entry.may_alias = [aliases = std::move(aliases)](const NodeSignature& node) {
-      std::vector<std::pair<int, int>> fitting;
-      for (const auto& [input, output] : aliases) {
-        if (static_cast<size_t>(input) >= node.inputs.size() || static_cast<size_t>(output) >= node.outputs.size())
-          continue;
-        const TensorType &from = node.inputs[static_cast<size_t>(input)],
-                         &to = node.outputs[static_cast<size_t>(output)];
-        if (from.shape == to.shape && size_of(from.dtype) == size_of(to.dtype)) fitting.emplace_back(input, output);
-      }
-      return fitting;
+      return fitting_aliases(aliases, node);
     };
   }
   backend.add(std::move(entry));

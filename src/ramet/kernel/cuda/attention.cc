@@ -248,10 +248,11 @@ class AttentionFunctions {
   AttentionFunctions(AttentionPlan plan, bool gradient) : plan_(std::move(plan)), gradient_(gradient) {
     const AttentionForm& form = plan_.form();
     const auto load = [&](const std::string& file, const std::string& name, int64_t bytes) {
-      return device::load_cuda_function(device_source(file, plan_.definitions()), name, bytes);
+      return device::load_cuda_function(cuda_device_source(file, plan_.definitions()), name, bytes);
     };
     const auto preparing = [&](const std::string& name) {
-      return device::load_cuda_function(device_source("attention_prepare.cu", plan_.preparing_definitions()), name);
+      return device::load_cuda_function(cuda_device_source("attention_prepare.cu", plan_.preparing_definitions()),
+                                        name);
     };
     if (form.segments) tiles_ = preparing("attention_tiles");
     if (form.counter >= 0) draw_ = preparing("attention_draw");
@@ -264,7 +265,7 @@ class AttentionFunctions {
     dquery_ = load("attention_backward.cu", "attention_dquery", plan_.query_gradient_bytes());
     if (form.bias_gradient) dbias_ = load("attention_backward.cu", "attention_dbias", plan_.query_gradient_bytes());
     if (plan_.bias_blocks() > 1)
-      blocks_ = device::load_cuda_function(device_source("attention_blocks.cu"), "attention_blocks");
+      blocks_ = device::load_cuda_function(cuda_device_source("attention_blocks.cu"), "attention_blocks");
   }
 
   void launch(CudaStream& stream, const KernelOperands& operands) const {
@@ -344,7 +345,7 @@ CardKernel attention_kernel(const std::string& op, bool gradient, FormFunction f
       .op = op,
       .refuse = [form](const NodeSignature& node) { return refuse_form(form(node)); },
       .make = [form, gradient](const NodeSignature& node) -> std::unique_ptr<CudaKernel> {
-        return std::make_unique<FunctionKernel>(
+        return std::make_unique<StreamKernel>(
             [functions = AttentionFunctions(AttentionPlan(form(node), gradient), gradient)](
                 CudaStream& stream, const KernelOperands& operands) { functions.launch(stream, operands); });
       },

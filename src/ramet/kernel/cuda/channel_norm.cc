@@ -54,7 +54,7 @@ struct ChannelFunctions {
 };
 
 std::unique_ptr<CudaKernel> make(const NodeSignature& node) {
-  const CudaSource source = device_source("channel_norm.cu", {"kRowType=" + storage_of(rows_of(node).dtype)});
+  const CudaSource source = cuda_device_source("channel_norm.cu", {"kRowType=" + storage_of(rows_of(node).dtype)});
   const ChannelFunctions functions{
       load_cuda_function(source, "channel_shifts"), load_cuda_function(source, "channel_blocks"),
       load_cuda_function(source, "channel_tree"), load_cuda_function(source, "channel_results")};

@@ -3,11 +3,10 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "ramet/device/cuda/cuda_kernel.h"
+#include "ramet/device/cuda/device_files.h"
 #include "ramet/kernel/kernel.h"
 
 namespace ramet::kernel::cuda {
@@ -32,11 +31,6 @@ void add_cuda_attention(Backend& backend);
 /// Last: every kernel of the class on the host, with its operands copied there and back.
 void add_host_kernels(Backend& backend);
 
-/// Device code of this folder's `device/`, by file name: "rows.cu". An internal error where there is no such file.
-std::string_view device_text(std::string_view file);
-/// A source that is such a file.
-CudaSource device_source(const std::string& file, std::vector<std::string> definitions = {});
-
 /// A kernel that is one function of its stream and operands.
 class StreamKernel : public CudaKernel {
  public:
@@ -47,8 +41,6 @@ class StreamKernel : public CudaKernel {
  private:
   Function function_;
 };
-
-using FunctionKernel = StreamKernel;
 
 /// What `add_card` needs of a kernel, as KernelEntry has it. `make` loads functions (load_cuda_function); the others
 /// are asked without a card too.
@@ -62,6 +54,8 @@ struct CardKernel {
   bool any_type = false;
 };
 void add_card(Backend& backend, CardKernel kernel);
+
+inline constexpr int64_t kProcessors = 132;  ///< of the cards that grids are made for
 
 /// Blocks of `threads` for `count` pieces of work in a loop over the grid (kernel.cuh): enough to fill a card, no more.
 CudaGrid grid_for(int64_t count, int threads = 256);

@@ -58,7 +58,7 @@ class GatherKernel final : public IndexedKernel {
     const int64_t unit = std::min<int64_t>(16, bytes & -bytes);
     if (bytes == 0) return;
     width_ = bytes / unit;
-    function_ = load_cuda_function(device_source("gather.cu", {number(), "Unit=" + unit_type(unit)}), "gather");
+    function_ = load_cuda_function(cuda_device_source("gather.cu", {number(), "Unit=" + unit_type(unit)}), "gather");
   }
   void launch(CudaStream& stream, const KernelOperands& operands) const override {
     if (width_ == 0 || indices() == 0) return;
@@ -97,7 +97,7 @@ class ScatterKernel final : public IndexedKernel {
       : IndexedKernel(node, 0, node.outputs[0].shape.dim(0)), room_(node), width_(row_elements(node.outputs[0].shape)) {
     if (node.outputs[0].elements() == 0) return;
     columns_ = static_cast<int>(std::min<int64_t>(4, width_ & -width_));
-    const CudaSource source = device_source(
+    const CudaSource source = cuda_device_source(
         "scatter.cu", {number(), "Update=" + storage_of(node.inputs[1].dtype),
                        "Result=" + storage_of(node.outputs[0].dtype), "kColumns=" + std::to_string(columns_)});
     for (const auto& [function, name] : {std::pair{&count_, "scatter_count"},
@@ -135,7 +135,8 @@ class ScatterKernel final : public IndexedKernel {
     stream.launch(place_, grid_for(a.positions), a);
     stream.launch(sort_, grid_for(rows_ * 32), a);
     const int64_t most_many = std::min<int64_t>(rows_, a.positions / kMany);
-    if (most_many > 0) stream.launch(sort_many_, {.x = std::min<int64_t>(most_many, 132 * 2), .threads = 1024}, a);
+    if (most_many > 0)
+      stream.launch(sort_many_, {.x = std::min<int64_t>(most_many, kProcessors * 2), .threads = 1024}, a);
     stream.launch(few_, grid_for(rows_ << a.lane_bits), a);
     if (most_many > 0) stream.launch(many_, grid_for(most_many * ((width_ + 31) / 32) * kThreads), a);
   }
@@ -156,10 +157,10 @@ std::unique_ptr<CudaKernel> make_one_hot(const NodeSignature& node) {
   numbers.depth = node.attributes.get_int("depth");
   store_element(&numbers.one, dtype, 0, 1);
   const CudaFunction function =
-      load_cuda_function(device_source("one_hot.cu", {"Number=" + number_type(node.inputs[0].dtype),
-                                                      "Unit=" + unit_type(static_cast<int64_t>(size_of(dtype)))}),
+      load_cuda_function(cuda_device_source("one_hot.cu", {"Number=" + number_type(node.inputs[0].dtype),
+                                                           "Unit=" + unit_type(static_cast<int64_t>(size_of(dtype)))}),
                          "one_hot");
-  return std::make_unique<FunctionKernel>([=](CudaStream& stream, const KernelOperands& operands) {
+  return std::make_unique<StreamKernel>([=](CudaStream& stream, const KernelOperands& operands) {
     if (numbers.elements == 0) return;
     ramet_device::OneHotArguments a = numbers;
     a.index = operands.inputs[0], a.out = operands.outputs[0];

@@ -37,7 +37,7 @@ std::unique_ptr<CudaKernel> make_lines(const NodeSignature& node, const std::str
   const LineArguments made = lines_of(node);
   const bool by_warp = name == "extreme_places";
   const CudaGrid grid = by_warp ? grid_of_rows(made.outer) : grid_for(made.outer * made.inner, 128);
-  const CudaSource source = device_source(
+  const CudaSource source = cuda_device_source(
       "lines.cu", {"Type=" + storage_of(node.inputs[0].dtype), std::string("kGreatest=") + (greatest ? "1" : "0")});
   return std::make_unique<StreamKernel>(
       [made, grid, function = load_cuda_function(source, name)](CudaStream& stream, const KernelOperands& operands) {
@@ -52,7 +52,8 @@ constexpr std::array<const char*, 5> kFolds = {"average", "sum", "last", "max", 
 
 std::unique_ptr<CudaKernel> make_fold(const NodeSignature& node) {
   const auto by = std::find(kFolds.begin(), kFolds.end(), node.attributes.get_string("by")) - kFolds.begin();
-  const CudaFunction function = load_cuda_function(device_source("fold.cu", {"kBy=" + std::to_string(by)}), "fold");
+  const CudaFunction function =
+      load_cuda_function(cuda_device_source("fold.cu", {"kBy=" + std::to_string(by)}), "fold");
   FoldArguments made{};
   made.rows = node.inputs[1].shape.dim(0);
   made.elements = node.outputs[0].elements();

@@ -48,7 +48,7 @@ class StatisticsKernel : public CudaKernel {
     const int64_t width = gradient ? 0 : kept_width(node.inputs[0], call_.width, kWide);
     if (width > 0) definitions.push_back("kRowWidth=" + std::to_string(width));
     if (wide) definitions.push_back(call_.width % 2 == 0 ? "kPaired=1" : "kPaired=0");
-    function_ = load_cuda_function(device_source(wide ? "loss_wide.cu" : "loss.cu", definitions),
+    function_ = load_cuda_function(cuda_device_source(wide ? "loss_wide.cu" : "loss.cu", definitions),
                                    gradient ? "softmax_statistics_grad" : "softmax_statistics");
     grid_ = grid_of_rows(tasks);
     if (wide) grid_ = {.x = std::min<int64_t>(tasks, kProcessors * 64), .threads = ramet_device::kWideThreads};
@@ -107,7 +107,7 @@ CudaGrid grid_of_joins(int64_t rows) { return grid_for(rows, 64); }
 int64_t join_scratch(const NodeSignature& node) { return node.inputs[0].shape[0] * 5; }
 
 std::unique_ptr<CudaKernel> make_join(const NodeSignature& node) {
-  const CudaSource source = device_source("cross_entropy.cu");
+  const CudaSource source = cuda_device_source("cross_entropy.cu");
   const CudaFunction rows = load_cuda_function(source, "join_rows"), mean = load_cuda_function(source, "mean_of_rows");
   return std::make_unique<StreamKernel>([=](CudaStream& stream, const KernelOperands& operands) {
     JoinArguments call = join_arguments(node, operands);
@@ -128,7 +128,7 @@ std::unique_ptr<CudaKernel> make_join(const NodeSignature& node) {
 /// A kernel that is one function of rows of statistics; `fill` says what it is given.
 std::unique_ptr<CudaKernel> make_of_rows(const NodeSignature& node, const char* name,
                                          void (*fill)(const KernelOperands& operands, JoinArguments& call)) {
-  const CudaFunction function = load_cuda_function(device_source("cross_entropy.cu"), name);
+  const CudaFunction function = load_cuda_function(cuda_device_source("cross_entropy.cu"), name);
   return std::make_unique<StreamKernel>([=](CudaStream& stream, const KernelOperands& operands) {
     JoinArguments call = join_arguments(node, operands);
     fill(operands, call);

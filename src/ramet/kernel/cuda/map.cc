@@ -128,7 +128,7 @@ CudaSource pass_source(const MapPlan& plan, MapPlan::Pass pass) {
   return {"map.cu", plan.text(pass, arguments_name(plan)), {}};
 }
 CudaSource sums_source(const MapPlan& plan, size_t output) {
-  return device_source("map_sums.cu", {"RAMET_OUTPUT=" + storage_of(plan.outputs[output])});
+  return cuda_device_source("map_sums.cu", {"RAMET_OUTPUT=" + storage_of(plan.outputs[output])});
 }
 
 template <class Arguments>

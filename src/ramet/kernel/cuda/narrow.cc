@@ -13,16 +13,16 @@ std::unique_ptr<CudaKernel> make_narrow(const NodeSignature& node) {
   const size_t term = adds ? 1 : 0;
   const bool draws = ops::rounds_stochastically(node);
   const CudaFunction function = load_cuda_function(
-      device_source("narrow.cu",
-                    {"Sum=" + storage_of(node.inputs[0].dtype), "Term=" + storage_of(node.inputs[term].dtype),
-                     "Result=" + storage_of(node.outputs[0].dtype), std::string("kRandom=") + (draws ? "1" : "0"),
-                     std::string("kBounded=") + (node.attributes.get_bool_or("saturate", false) ? "1" : "0")}),
+      cuda_device_source("narrow.cu",
+                         {"Sum=" + storage_of(node.inputs[0].dtype), "Term=" + storage_of(node.inputs[term].dtype),
+                          "Result=" + storage_of(node.outputs[0].dtype), std::string("kRandom=") + (draws ? "1" : "0"),
+                          std::string("kBounded=") + (node.attributes.get_bool_or("saturate", false) ? "1" : "0")}),
       "narrow");
   ramet_device::NarrowArguments numbers{};
   numbers.count = node.inputs[0].elements();
   numbers.scale = static_cast<float>(node.attributes.get_float_or("scale", 1));
   numbers.rounding = rounding_of(node);
-  return std::make_unique<FunctionKernel>([=](CudaStream& stream, const KernelOperands& operands) {
+  return std::make_unique<StreamKernel>([=](CudaStream& stream, const KernelOperands& operands) {
     ramet_device::NarrowArguments a = numbers;
     a.sum = adds ? operands.inputs[0] : nullptr, a.term = operands.inputs[term], a.out = operands.outputs[0];
     if (draws) a.rounding.counter = static_cast<const long long*>(operands.inputs.back());
@@ -33,9 +33,9 @@ std::unique_ptr<CudaKernel> make_narrow(const NodeSignature& node) {
 std::unique_ptr<CudaKernel> make_halves(const NodeSignature& node) {
   const bool joins = node.op->name == "join_halves";
   const CudaFunction function = load_cuda_function(
-      device_source("narrow.cu", {"Sum=F32", "Term=F32", "Result=F32", "kRandom=0", "kBounded=0"}), node.op->name);
+      cuda_device_source("narrow.cu", {"Sum=F32", "Term=F32", "Result=F32", "kRandom=0", "kBounded=0"}), node.op->name);
   const int64_t count = node.inputs[0].elements();
-  return std::make_unique<FunctionKernel>([=](CudaStream& stream, const KernelOperands& operands) {
+  return std::make_unique<StreamKernel>([=](CudaStream& stream, const KernelOperands& operands) {
     const auto in = [&](size_t i) { return const_cast<void*>(operands.inputs[i]); };
     const auto out = [&](size_t i) { return operands.outputs[i]; };
     stream.launch(function, grid_of_groups(count),

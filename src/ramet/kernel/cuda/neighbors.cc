@@ -79,7 +79,7 @@ class EdgeKernel : public CudaKernel {
 
   /// For a function of neighbors.cu that works on `features` features a thread.
   static CudaFunction load(const char* name, int features = 1) {
-    return load_cuda_function(device_source("neighbors.cu", {"kFeatures=" + std::to_string(features)}), name);
+    return load_cuda_function(cuda_device_source("neighbors.cu", {"kFeatures=" + std::to_string(features)}), name);
   }
 
   NodeSignature node_;
@@ -87,7 +87,7 @@ class EdgeKernel : public CudaKernel {
  private:
   EdgeListArguments lists_{};
   std::array<int, 5> lists_inputs_{};
-  CudaFunction check_ = load_cuda_function(device_source("edge_lists.cu"), "edge_lists");
+  CudaFunction check_ = load_cuda_function(cuda_device_source("edge_lists.cu"), "edge_lists");
 };
 
 /// Features that a thread sums, of heads of `size`.
@@ -129,7 +129,7 @@ class ExpandKernel final : public EdgeKernel {
     const int64_t bytes = form.width * static_cast<int64_t>(size_of(node.inputs[0].dtype));
     const int64_t unit = bytes == 0 ? 1 : std::min<int64_t>(16, bytes & -bytes);
     call_.batch = form.batch, call_.rows = form.rows, call_.edges = form.edges, call_.width = bytes / unit;
-    function_ = load_cuda_function(device_source("edge_expand.cu", {"Unit=" + unit_type(unit)}), "edge_expand");
+    function_ = load_cuda_function(cuda_device_source("edge_expand.cu", {"Unit=" + unit_type(unit)}), "edge_expand");
   }
 
  private:

@@ -99,11 +99,11 @@ class ProductKernel {
       definitions.insert(definitions.end(), {"TypeA=" + storage_of(a_.read), "TypeB=" + storage_of(b_.read)});
     else
       definitions.push_back("Type=" + storage_of(a_.read));
-    tiles_ = {load_cuda_function(device_source(name + ".cu", definitions), name, kSharedBytes), kSharedBytes};
+    tiles_ = {load_cuda_function(cuda_device_source(name + ".cu", definitions), name, kSharedBytes), kSharedBytes};
     if (!chain) wgmma_ = WgmmaProduct::make(form_, bias_, tiles_);
     if (a_.copied()) copy_a_ = load_copy(a_.stored);
     if (b_.copied()) copy_b_ = load_copy(b_.stored);
-    if (form_.chunks > 1) parts_ = load_cuda_function(device_source("product_parts.cu"), "product_parts");
+    if (form_.chunks > 1) parts_ = load_cuda_function(cuda_device_source("product_parts.cu"), "product_parts");
   }
 
   void launch(CudaStream& stream, const KernelOperands& operands) const {
@@ -134,7 +134,7 @@ class ProductKernel {
   static_assert(kSharedBytes >= kTile * (kTile + 4) * 4);
 
   static CudaFunction load_copy(DType stored) {
-    return load_cuda_function(device_source("product_copy.cu", {"Type=" + storage_of(stored)}), "product_copy");
+    return load_cuda_function(cuda_device_source("product_copy.cu", {"Type=" + storage_of(stored)}), "product_copy");
   }
 
   /// Where the tiles read the operand.
@@ -217,7 +217,7 @@ class ProductKernel {
 };
 
 std::unique_ptr<CudaKernel> make_product(const NodeSignature& node) {
-  return std::make_unique<FunctionKernel>(
+  return std::make_unique<StreamKernel>(
       [kernel = ProductKernel(node)](CudaStream& stream, const KernelOperands& operands) {
         kernel.launch(stream, operands);
       });

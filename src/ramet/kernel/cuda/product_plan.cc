@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "ramet/kernel/cuda/families.h"
+
 namespace ramet::kernel::cuda {
 namespace {
 
-constexpr int64_t kProcessors = 132, kSharedBytes = 232448;  // of an H100 and an H200, and of a block
+constexpr int64_t kSharedBytes = 232448;  // of a block, on an H100 and an H200
 constexpr int64_t kRows = 128, kDepth = 64, kSlab = 64, kMostStages = 8;
 
 /// Those worth trying. Widths that are no multiple of 64 are slow where the rows of b are k.

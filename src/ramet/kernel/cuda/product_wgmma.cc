@@ -158,7 +158,7 @@ WgmmaProduct::WgmmaProduct(const MatmulForm& form, DType bias, const ProductPlan
       plan_(plan) {
   const bool parts = form.chunks > 1;  // product_parts adds and rounds
   const int extra = parts ? 0 : form.has_bias ? 1 : form.accumulate ? 2 : 0;
-  CudaSource source = device_source(
+  CudaSource source = cuda_device_source(
       "product_wgmma.cu",
       {"kTileColumns=" + std::to_string(plan_.columns), "kStages=" + std::to_string(plan_.stages),
        "kClusterRows=" + std::to_string(plan_.cluster_rows), "kClusterColumns=" + std::to_string(plan_.cluster_columns),

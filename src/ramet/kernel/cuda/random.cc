@@ -16,9 +16,9 @@ enum class Kind { kUniform = 0, kNormal = 1, kInteger = 2, kTruncatedNormal = 3 
 
 std::unique_ptr<CudaKernel> make_kernel(Kind kind, const TensorType& type,
                                         const ramet_device::DrawArguments& arguments) {
-  const CudaSource source =
-      device_source("draw.cu", {"Type=" + storage_of(type.dtype), "kKind=" + std::to_string(static_cast<int>(kind))});
-  return std::make_unique<FunctionKernel>(
+  const CudaSource source = cuda_device_source(
+      "draw.cu", {"Type=" + storage_of(type.dtype), "kKind=" + std::to_string(static_cast<int>(kind))});
+  return std::make_unique<StreamKernel>(
       [arguments, function = load_cuda_function(source, "draw")](CudaStream& stream, const KernelOperands& operands) {
         ramet_device::DrawArguments all = arguments;
         if (!operands.inputs.empty()) all.counter = static_cast<const long long*>(operands.inputs[0]);

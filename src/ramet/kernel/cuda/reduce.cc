@@ -87,8 +87,8 @@ struct LoadedPass {
     if (pass.results() == 0) return;
     if (pass.group.reduced > 0)
       reduce = load_cuda_function(
-          device_source("reduce.cu", {std::string("kJoin=") + join, "kFromType=" + storage_of(pass.from),
-                                      "kOutType=" + storage_of(out)}),
+          cuda_device_source("reduce.cu", {std::string("kJoin=") + join, "kFromType=" + storage_of(pass.from),
+                                           "kOutType=" + storage_of(out)}),
           pass.function());
     if (pass.has_partials()) combine = load_combine(join, pass.to);
   }

@@ -26,13 +26,13 @@ std::unique_ptr<CudaKernel> make(const NodeSignature& node) {
   arguments.sequence = ramet_device::divider_of(form.sequence);
   arguments.pairs = form.pairs, arguments.head_size = form.head_size, arguments.sample_stride = form.sample_stride;
   arguments.sign = form.back ? -1.0f : 1.0f;
-  if (arguments.packs == 0) return std::make_unique<FunctionKernel>([](CudaStream&, const KernelOperands&) {});
-  const CudaSource source =
-      device_source("rotary.cu", {"Type=" + storage_of(dtype), "kPairs=" + std::to_string(pairs),
-                                  "kNeighbours=" + std::to_string(form.neighbours),
-                                  "kEvenHeads=" + std::to_string(form.head_size % 2 == 0),
-                                  std::string("kFewPacks=") + (arguments.packs < (int64_t{1} << 31) ? "true" : "false")});
-  return std::make_unique<FunctionKernel>(
+  if (arguments.packs == 0) return std::make_unique<StreamKernel>([](CudaStream&, const KernelOperands&) {});
+  const CudaSource source = cuda_device_source(
+      "rotary.cu",
+      {"Type=" + storage_of(dtype), "kPairs=" + std::to_string(pairs), "kNeighbours=" + std::to_string(form.neighbours),
+       "kEvenHeads=" + std::to_string(form.head_size % 2 == 0),
+       std::string("kFewPacks=") + (arguments.packs < (int64_t{1} << 31) ? "true" : "false")});
+  return std::make_unique<StreamKernel>(
       [arguments, function = load_cuda_function(source, "rotate")](CudaStream& stream, const KernelOperands& operands) {
         ramet_device::RotaryArguments all = arguments;
         all.a = operands.inputs[0];

@@ -32,7 +32,8 @@ CudaGrid grid_of_rows(int64_t rows) {
 }
 
 CudaFunction load_combine(const std::string& join, DType out) {
-  return load_cuda_function(device_source("combine.cu", {"kJoin=" + join, "kOutType=" + storage_of(out)}), "combine");
+  return load_cuda_function(cuda_device_source("combine.cu", {"kJoin=" + join, "kOutType=" + storage_of(out)}),
+                            "combine");
 }
 
 std::string refuse_combine(int64_t chunks, int64_t blocks) {

@@ -11,8 +11,6 @@ namespace ramet::kernel::cuda {
 // What kernels over rows share: which types they take, how they are cut among a card's processors, and the trees over
 // partial results.
 
-inline constexpr int64_t kProcessors = 132;  ///< of the cards that grids are made for
-
 inline int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Types that kernels over rows take.

@@ -39,7 +39,7 @@ std::unique_ptr<CudaKernel> make_norm(const NodeSignature& node, bool centered) 
   definitions.push_back("kGainType=" + storage_of(node.inputs[1].dtype));
   definitions.push_back("kBiasType=" + storage_of(node.inputs[centered ? 2 : 1].dtype));
   const CudaFunction function =
-      load_cuda_function(device_source("norm.cu", definitions), centered ? "layer_norm" : "rms_norm");
+      load_cuda_function(cuda_device_source("norm.cu", definitions), centered ? "layer_norm" : "rms_norm");
   const auto epsilon = static_cast<float>(node.attributes.get_float("epsilon"));
   return std::make_unique<StreamKernel>([=](CudaStream& stream, const KernelOperands& operands) {
     if (rows.count == 0) return;
@@ -144,7 +144,7 @@ std::unique_ptr<CudaKernel> make_norm_grad(const NodeSignature& node, bool cente
   definitions.push_back("kGainType=" + storage_of(node.inputs[2].dtype));
   definitions.push_back("kBlockThreads=" + std::to_string(made.threads));
   if (staged) definitions.push_back("kStaged=1");
-  const CudaSource source = device_source("norm_grad.cu", definitions);
+  const CudaSource source = cuda_device_source("norm_grad.cu", definitions);
   made.rows = load_cuda_function(source, centered ? "layer_norm_grad" : "rms_norm_grad", made.shared_bytes);
   if (made.in_order)
     made.sums = load_cuda_function(source, centered ? "layer_norm_sums" : "rms_norm_sums");
@@ -164,7 +164,7 @@ std::string refuse_softmax(const NodeSignature& node) {
 std::unique_ptr<CudaKernel> make_softmax(const NodeSignature& node, bool logarithm) {
   const Rows rows = rows_of(node.inputs[0]);
   const CudaFunction function = load_cuda_function(
-      device_source("softmax.cu", row_definitions(node.inputs[0], kept_width(node.inputs[0], rows.width))),
+      cuda_device_source("softmax.cu", row_definitions(node.inputs[0], kept_width(node.inputs[0], rows.width))),
       logarithm ? "log_softmax" : "softmax");
   return std::make_unique<StreamKernel>([=](CudaStream& stream, const KernelOperands& operands) {
     if (rows.count == 0) return;

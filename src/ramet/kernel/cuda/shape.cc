@@ -16,7 +16,7 @@ namespace ramet::kernel::cuda {
 namespace {
 
 using ops::ElementMove;
-using Run = FunctionKernel::Function;
+using Run = StreamKernel::Function;
 
 constexpr int64_t kNarrowUnits = int64_t{1} << 31;  ///< below so many, indices are divided in 32 bits
 constexpr int64_t kTile = 64, kLeastTurned = 16;    ///< of device/turn.cu; what is thinner is moved by elements
@@ -64,7 +64,7 @@ Run make_units(const ElementMove& elements, int64_t size) {
   numbers.units = move.elements();
   set_dims(move, move.extents.size(), numbers);
   const CudaFunction function =
-      load_cuda_function(device_source("move.cu", definitions(unit, move.extents.size(), numbers.units)), "move");
+      load_cuda_function(cuda_device_source("move.cu", definitions(unit, move.extents.size(), numbers.units)), "move");
   return [=](CudaStream& stream, const KernelOperands& operands) {
     ramet_device::MoveArguments a = numbers;
     a.from = input_of(move, unit, operands), a.to = output_of(move, unit, operands);
@@ -94,7 +94,7 @@ Run make_turn(ElementMove move, int dim, int64_t size) {
   numbers.planes = move.elements();
   set_dims(move, move.extents.size(), numbers);
   const CudaFunction function =
-      load_cuda_function(device_source("turn.cu", definitions(size, move.extents.size(), numbers.planes)), "turn");
+      load_cuda_function(cuda_device_source("turn.cu", definitions(size, move.extents.size(), numbers.planes)), "turn");
   const int64_t tiles = numbers.planes * ((numbers.rows + kTile - 1) / kTile) * ((numbers.columns + kTile - 1) / kTile);
   return [=](CudaStream& stream, const KernelOperands& operands) {
     ramet_device::TurnArguments a = numbers;
@@ -144,7 +144,7 @@ Run make_fill(const TensorType& type, double value) {
     };
   constexpr const char* kOfSize[] = {"", "U8", "U16", "", "U32", "", "", "", "U64"};
   const CudaFunction function =
-      load_cuda_function(device_source("make.cu", {std::string("Element=") + kOfSize[size]}), "fill");
+      load_cuda_function(cuda_device_source("make.cu", {std::string("Element=") + kOfSize[size]}), "fill");
   return [=](CudaStream& stream, const KernelOperands& operands) {
     if (numbers.elements == 0) return;
     ramet_device::FillArguments a = numbers;
@@ -176,7 +176,7 @@ Run make_iota(const NodeSignature& node) {
   const int axis = normalize_axis(node.attributes.get_int("axis"), type.shape.rank(), node.text());
   numbers.inner = type.shape.strides()[static_cast<size_t>(axis)], numbers.extent = type.shape.dim(axis);
   const CudaFunction function =
-      load_cuda_function(device_source("make.cu", {"Element=" + storage_of(type.dtype)}), "iota");
+      load_cuda_function(cuda_device_source("make.cu", {"Element=" + storage_of(type.dtype)}), "iota");
   return [=](CudaStream& stream, const KernelOperands& operands) {
     if (numbers.elements == 0) return;
     ramet_device::IotaArguments a = numbers;
@@ -198,7 +198,7 @@ void add(Backend& backend, const std::string& op, std::string (*refuse)(const No
          Run (*make)(const NodeSignature&)) {
   add_card(backend, {.op = op,
                      .refuse = refuse,
-                     .make = [make](const NodeSignature& node) { return std::make_unique<FunctionKernel>(make(node)); },
+                     .make = [make](const NodeSignature& node) { return std::make_unique<StreamKernel>(make(node)); },
                      .any_type = true});
 }
 

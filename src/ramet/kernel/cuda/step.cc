@@ -47,8 +47,8 @@ StepArguments numbers_of(const NodeSignature& node) {
 std::unique_ptr<CudaKernel> make_step(const NodeSignature& node) {
   const StepOperands at = operands_of(node);
   const StepArguments numbers = numbers_of(node);
-  const CudaFunction function = load_cuda_function(device_source("step.cu"), node.op->name);
-  return std::make_unique<FunctionKernel>([=](CudaStream& stream, const KernelOperands& operands) {
+  const CudaFunction function = load_cuda_function(cuda_device_source("step.cu"), node.op->name);
+  return std::make_unique<StreamKernel>([=](CudaStream& stream, const KernelOperands& operands) {
     const auto in = [&](int i) {
       return i < 0 ? nullptr : static_cast<const float*>(operands.inputs[static_cast<size_t>(i)]);
     };

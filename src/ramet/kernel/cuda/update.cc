@@ -16,7 +16,7 @@ using ramet_device::UpdateArguments;
 
 constexpr int64_t kGroup = 4;        // elements that a thread has at once
 constexpr int64_t kOneBlock = 4096;  // elements up to which one block makes a sum, without a second launch
-constexpr int kMostSumBlocks = 132 * 4;
+constexpr int kMostSumBlocks = kProcessors * 4;
 constexpr int kSumThreads = 256, kFinishThreads = 32 * ops::kExactIntegers;
 
 // --- sums ---
@@ -32,7 +32,7 @@ int64_t partials_bytes(int64_t elements, int sums) { return sum_grid(elements).x
 /// Adds the partial sums that the blocks of `grid` left, if there are several.
 class FinishSums {
  public:
-  FinishSums() : function_(load_cuda_function(device_source("sums.cu", {"Element=F32"}), "finish_sums")) {}
+  FinishSums() : function_(load_cuda_function(cuda_device_source("sums.cu", {"Element=F32"}), "finish_sums")) {}
   void launch(CudaStream& stream, const CudaGrid& grid, const unsigned* partials,
               std::initializer_list<void*> results) const {
     if (grid.x == 1) return;
@@ -52,8 +52,8 @@ class FinishSums {
 std::unique_ptr<CudaKernel> make_sum(const NodeSignature& node, const char* name, float least) {
   const TensorType& from = node.inputs[0];
   const CudaFunction function =
-      load_cuda_function(device_source("sums.cu", {"Element=" + storage_of(from.dtype)}), name);
-  return std::make_unique<FunctionKernel>(
+      load_cuda_function(cuda_device_source("sums.cu", {"Element=" + storage_of(from.dtype)}), name);
+  return std::make_unique<StreamKernel>(
       [=, finish = FinishSums(), count = from.elements(), grid = sum_grid(from.elements())](
           CudaStream& stream, const KernelOperands& operands) {
         ramet_device::SumArguments arguments{.count = count,
@@ -67,8 +67,8 @@ std::unique_ptr<CudaKernel> make_sum(const NodeSignature& node, const char* name
 }
 
 std::unique_ptr<CudaKernel> make_exact_sum(const NodeSignature&) {
-  const CudaFunction function = load_cuda_function(device_source("sums.cu", {"Element=F32"}), "exact_sum");
-  return std::make_unique<FunctionKernel>([=](CudaStream& stream, const KernelOperands& operands) {
+  const CudaFunction function = load_cuda_function(cuda_device_source("sums.cu", {"Element=F32"}), "exact_sum");
+  return std::make_unique<StreamKernel>([=](CudaStream& stream, const KernelOperands& operands) {
     auto* result = static_cast<long long*>(operands.outputs[0]);
     // Sums of more than fit a launch begin with what came out before.
     for (size_t next = 0; next < operands.inputs.size();) {
@@ -82,8 +82,8 @@ std::unique_ptr<CudaKernel> make_exact_sum(const NodeSignature&) {
 }
 
 std::unique_ptr<CudaKernel> make_from_exact(const NodeSignature&) {
-  const CudaFunction function = load_cuda_function(device_source("sums.cu", {"Element=F32"}), "from_exact");
-  return std::make_unique<FunctionKernel>([=](CudaStream& stream, const KernelOperands& operands) {
+  const CudaFunction function = load_cuda_function(cuda_device_source("sums.cu", {"Element=F32"}), "from_exact");
+  return std::make_unique<StreamKernel>([=](CudaStream& stream, const KernelOperands& operands) {
     stream.launch(function, {.x = 1, .threads = 32},
                   ramet_device::FromExactArguments{.sum = static_cast<const long long*>(operands.inputs[0]),
                                                    .result = static_cast<float*>(operands.outputs[0])});
@@ -197,23 +197,23 @@ void set_operands(const UpdateOperands& at, bool split, bool draws, const Kernel
 
 std::unique_ptr<CudaKernel> make_update(const NodeSignature& node) {
   const UpdateOperands at = operands_of(node);
-  const CudaFunction function = load_cuda_function(device_source("update.cu", definitions_of(node, at)), node.op->name);
+  const CudaFunction function =
+      load_cuda_function(cuda_device_source("update.cu", definitions_of(node, at)), node.op->name);
   const UpdateArguments numbers = numbers_of(node);
   const bool split = is_split(node), draws = ops::rounds_stochastically(node);
   if (at.u_out < 0)
-    return std::make_unique<FunctionKernel>([=](CudaStream& stream, const KernelOperands& operands) {
+    return std::make_unique<StreamKernel>([=](CudaStream& stream, const KernelOperands& operands) {
       UpdateArguments a = numbers;
       set_operands(at, split, draws, operands, a);
       stream.launch(function, grid_of_groups(a.count), a);
     });
-  return std::make_unique<FunctionKernel>(
-      [=, finish = FinishSums()](CudaStream& stream, const KernelOperands& operands) {
-        UpdateArguments a = numbers;
-        set_operands(at, split, draws, operands, a);
-        const CudaGrid grid = sum_grid(a.count);
-        stream.launch(function, grid, a);
-        finish.launch(stream, grid, a.partials, {a.squares_u_out, a.squares_w_out});
-      });
+  return std::make_unique<StreamKernel>([=, finish = FinishSums()](CudaStream& stream, const KernelOperands& operands) {
+    UpdateArguments a = numbers;
+    set_operands(at, split, draws, operands, a);
+    const CudaGrid grid = sum_grid(a.count);
+    stream.launch(function, grid, a);
+    finish.launch(stream, grid, a.partials, {a.squares_u_out, a.squares_w_out});
+  });
 }
 
 std::string refuse_update(const NodeSignature& node) {

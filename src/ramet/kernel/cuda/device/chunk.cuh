@@ -1,15 +1,14 @@
 #pragma once
 
-// One chunk of classes of one row of logits, as loss.cu and loss_wide.cu work on. Definition: kRowType.
+// One chunk of classes of one row of logits, as loss.cu and loss_wide.cu work on. Definitions: see fixed_rows.cuh.
 
+#include "fixed_rows.cuh"
 #include "loss_arguments.h"
 #include "math.cuh"
 #include "rows.cuh"
 #include "statistics.cuh"
 
 namespace ramet_device {
-
-using RowType = kRowType;
 
 /// The run that holds local class `local`; there is one.
 __device__ __forceinline__ ClassRun run_of(const StatisticsArguments& a, int local) {

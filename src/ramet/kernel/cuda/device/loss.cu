@@ -3,13 +3,7 @@
 
 #include "chunk.cuh"
 
-#ifndef kRowWidth
-#define kRowWidth 0
-#endif
-
 namespace ramet_device {
-
-constexpr int kFixedWidth = kRowWidth;
 
 __device__ __forceinline__ void chunk_statistics(const StatisticsArguments& a, const Chunk& chunk) {
   const int width = kFixedWidth > 0 ? kFixedWidth : a.width;

@@ -1,17 +1,11 @@
 // Layer norm and RMS norm, as kernel/cpu/normalize.cc. Definitions: kRowType, kGainType, kBiasType; kRowWidth where
 // rows are kept in registers.
 
+#include "fixed_rows.cuh"
 #include "rows.cuh"
 #include "rows_arguments.h"
 
-#ifndef kRowWidth
-#define kRowWidth 0
-#endif
-
 namespace ramet_device {
-
-constexpr int kFixedWidth = kRowWidth;
-using RowType = kRowType;
 
 /// Gain or bias. Rows in registers leave no room for many that are loaded ahead.
 template <class Type>

@@ -3,22 +3,19 @@
 // rows. Definitions: kRowType, kGainType, kBlockThreads; kRowWidth where sums of columns are kept in registers; kStaged
 // where rows are copied to shared memory ahead.
 
+#include "fixed_rows.cuh"
 #include "joins.cuh"
 #include "rows.cuh"
 #include "rows_arguments.h"
 #include "tensor_core.cuh"
 
-#ifndef kRowWidth
-#define kRowWidth 0
-#endif
 #ifndef kStaged
 #define kStaged 0
 #endif
 
 namespace ramet_device {
 
-constexpr int kFixedWidth = kRowWidth, kThreads = kBlockThreads;
-using RowType = kRowType;
+constexpr int kThreads = kBlockThreads;
 using RowWord = WordOf<RowType>;
 using RowStored = RowType::Stored;
 /// The width of rows whose terms stay in registers between the two walks over them.

@@ -1,18 +1,12 @@
 // Softmax and its logarithm over the last dimension, as kernel/cpu/normalize.cc. Definitions: kRowType; kRowWidth where
 // rows are kept in registers.
 
+#include "fixed_rows.cuh"
 #include "math.cuh"
 #include "rows.cuh"
 #include "rows_arguments.h"
 
-#ifndef kRowWidth
-#define kRowWidth 0
-#endif
-
 namespace ramet_device {
-
-constexpr int kFixedWidth = kRowWidth;
-using RowType = kRowType;
 
 template <bool kLogarithm>
 __device__ __forceinline__ void softmax_row(const SoftmaxArguments& a, Index row) {

@@ -44,6 +44,18 @@ RAMET_KERNEL(256, count_underflow, SumArguments, a) {
   write_sum(digits, a.partials, a.result);
 }
 
+/// The end of a sum of which each warp has an integer, and each lane a share of it; `total` is shared by the block.
+__device__ __forceinline__ void finish_sum(unsigned long long share, long long* total, long long* result) {
+  const int integer = static_cast<int>(threadIdx.x / 32u), lane = static_cast<int>(threadIdx.x % 32u);
+  RAMET_UNROLL
+  for (int distance = 16; distance > 0; distance /= 2) share += __shfl_xor_sync(0xffffffffu, share, distance);
+  if (lane == 0) total[integer] = static_cast<long long>(share);
+  __syncthreads();
+  if (threadIdx.x == 0u) carry_digits(total);
+  __syncthreads();
+  if (lane == 0) result[integer] = total[integer];
+}
+
 /// A warp an integer of a sum.
 RAMET_KERNEL(672, finish_sums, FinishArguments, a) {
   RAMET_SHARED(long long, total, kExactIntegers);
@@ -52,13 +64,7 @@ RAMET_KERNEL(672, finish_sums, FinishArguments, a) {
   const int integer = static_cast<int>(threadIdx.x / 32u), lane = static_cast<int>(threadIdx.x % 32u);
   unsigned long long sum = 0;
   for (int i = lane; i < a.blocks; i += 32) sum += partials[static_cast<Index>(integer) * a.blocks + i];
-  RAMET_UNROLL
-  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-  if (lane == 0) total[integer] = static_cast<long long>(sum);
-  __syncthreads();
-  if (threadIdx.x == 0u) carry_digits(total);
-  __syncthreads();
-  if (lane == 0) result[integer] = total[integer];
+  finish_sum(sum, total, result);
 }
 
 /// A warp an integer.
@@ -67,13 +73,7 @@ RAMET_KERNEL(672, exact_sum, ExactSumArguments, a) {
   const int integer = static_cast<int>(threadIdx.x / 32u), lane = static_cast<int>(threadIdx.x % 32u);
   unsigned long long sum = 0;
   for (int i = lane; i < a.count; i += 32) sum += static_cast<unsigned long long>(a.sums[i][integer]);
-  RAMET_UNROLL
-  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-  if (lane == 0) total[integer] = static_cast<long long>(sum);
-  __syncthreads();
-  if (threadIdx.x == 0u) carry_digits(total);
-  __syncthreads();
-  if (lane == 0) a.result[integer] = total[integer];
+  finish_sum(sum, total, a.result);
 }
 
 /// exact_value of ops/exact_sum.h, of carried digits.
