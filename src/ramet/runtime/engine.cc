@@ -312,12 +312,6 @@ void EngineState::give_calls(const CallTable& table, size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) run_call(table.calls[i]);
 }
 
-bool EngineState::is_recordable(const CallTable& table, size_t begin, size_t end) const {
-  return std::all_of(
-      table.calls.begin() + static_cast<std::ptrdiff_t>(begin), table.calls.begin() + static_cast<std::ptrdiff_t>(end),
-      [](const BoundCall& call) { return call.collective < 0 && (!call.kernel || call.kernel->recordable()); });
-}
-
 /// Runs calls between which the host has nothing to do by replays; others, and all calls the first time, one by one. A
 /// run with collectives is recorded in the stretches between them.
 void EngineState::run_recorded(int32_t segment, size_t begin, size_t end) {
@@ -326,7 +320,7 @@ void EngineState::run_recorded(int32_t segment, size_t begin, size_t end) {
   const CallTable& table = tables_[static_cast<size_t>(segment)];
   for (size_t first = begin; first < end;) {
     size_t last = first;
-    while (last < end && is_recordable(table, last, last + 1)) ++last;
+    while (last < end && table.calls[last].is_recordable()) ++last;
     if (last - first < kLeast) {
       last = std::max(last, first + 1);
       give_calls(table, first, last);

@@ -24,6 +24,8 @@ struct BoundCall {
   void* scratch = nullptr;
   int64_t bytes = 0;
   int32_t collective = -1;  ///< index of the call of a collective
+
+  bool is_recordable() const { return collective < 0 && (!kernel || kernel->recordable()); }
 };
 
 /// An operand whose address depends on the micro-batch or on the lane's slot: `place` is set before the segment runs.
@@ -168,7 +170,6 @@ class EngineState final : private FeedSink {
   void run_timed(int32_t segment, size_t begin, size_t end);
   void run_call(const BoundCall& call);
   void give_calls(const CallTable& table, size_t begin, size_t end);
-  bool is_recordable(const CallTable& table, size_t begin, size_t end) const;
   std::unique_ptr<CapturedProgram> record(const CallTable& table, size_t begin, size_t end);
   void run_recorded(int32_t segment, size_t begin, size_t end);
   void run_collective(const BoundCall& call);
