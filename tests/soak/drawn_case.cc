@@ -71,6 +71,7 @@ class Drawer {
     micro_batches_ = lanes_ * each;
     const std::string precision = one_of<std::string>({"f32", "bf16", "bf16", "f16"});
     if (precision != "f32") recipe["train.precision"] = precision;
+    if (precision != "f32" && chance(40)) draw_held(precision);
     recipe["train.optimizer.kind"] = one_of<std::string>({"sgd", "adam", "adamw", "adamw", "lamb", "lars", "adafactor",
                                                           "lion", "rmsprop", "centered_rmsprop", "adagrad"});
     if (recipe["train.optimizer.kind"] == "sgd" && chance(60))
@@ -83,6 +84,15 @@ class Drawer {
       recipe["train.optimizer.in_backward"] = "true";
     if (chance(20))
       recipe["train.loss_scale"] = chance(50) && !recipe.count("train.optimizer.in_backward") ? "auto" : "64";
+  }
+
+  /// Weights, sums of gradients and moments in 16 bits.
+  void draw_held(const std::string& precision) {
+    std::vector<std::string> weights = {"f16", "bf16"};
+    if (precision == "bf16") weights.push_back("split");
+    case_.recipe["train.weights"] = one_of(weights);
+    if (chance(40)) case_.recipe["train.accumulators"] = one_of<std::string>({"f16", "bf16"});
+    if (chance(40)) case_.recipe["train.optimizer.state"] = one_of<std::string>({"f16", "bf16"});
   }
 
   /// A multiple of the recipe's chunks, mostly; else anything, which a layout must leave whole.

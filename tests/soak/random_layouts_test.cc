@@ -69,6 +69,9 @@ TEST(DrawnCases, ThatWentWrongOnceDoNot) {
            "layers=odd | train.accumulation=6 train.lanes=6 | r=6 rts=optimizer:3",   // groups that are no branches
            "layers=mlp/odd | train.accumulation=6 train.lanes=6 | r=6 rts=optimizer:3 | p=2",  // the same, and on from
                                                                                                // there
+           // a bias of two stages that is widened once
+           "layers=shared/shared | train.accumulation=2 train.precision=f16 train.weights=f16 | p=2",
+           "layers=shared/mlp/shared | train.precision=bf16 train.weights=split | p=3 schedule=zero-bubble",
        }) {
     const Verdict verdict = run_apart(DrawnCase::parse(text));
     EXPECT_EQ(verdict.kind, Verdict::Kind::kSame) << text << ": " << verdict.text;

@@ -356,7 +356,9 @@ class Partitioner {
     }
   }
 
-  /// The states that nodes on several stages read and that the graph does not change, with the copies of a weight.
+  /// The states that nodes on several stages read and that the graph does not change, with the copies of a weight. A
+  /// weight's users are the nodes that add to its gradients, too: where a weight is widened once for all its readers,
+  /// one node alone reads it.
   std::set<std::string> states_of_several_stages(const Graph& graph, const PartMap& map) const {
     const std::set<std::string> constants = names_of({StateKind::kConstant});
     const std::set<ValueId> states = states_of(graph);
@@ -365,8 +367,10 @@ class Partitioner {
     for (size_t n = 0; n < graph.nodes().size(); ++n)
       for (ValueId input : graph.nodes()[n].inputs) {
         const std::string& name = graph.value(input).name;
-        if (map.anywhere[n] || !states.contains(input) || constants.contains(name) || graph.find_output(name)) continue;
-        read.insert(name);
+        if (map.anywhere[n] || !states.contains(input) || constants.contains(name)) continue;
+        const bool changed = graph.find_output(name) != nullptr;
+        if (changed && step_.state(name).kind != StateKind::kAccumulator) continue;
+        if (!changed) read.insert(name);
         stages[home_name(name)].insert(into_.stage_of_part[static_cast<size_t>(map.part[n])]);
       }
     for (const std::string& name : read)
