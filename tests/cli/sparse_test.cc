@@ -9,6 +9,7 @@
 
 #include "cli/process.h"
 #include "ramet/base/file.h"
+#include "ramet/train/checkpoint.h"
 #include "support/mpi.h"
 #include "support/sparse_recipe.h"
 #include "support/temporary.h"
@@ -51,16 +52,8 @@ prune_schedule = "constant"
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return last(outcome);
   }
-  /// Whether the run has a whole one; a kill may leave a part.
-  bool has_checkpoint() const {
-    const std::filesystem::path folder = folder_ / "run/checkpoints";
-    if (!std::filesystem::exists(folder)) return false;
-    for (const auto& entry : std::filesystem::directory_iterator(folder))
-      if (entry.path().filename().string().starts_with("step-") &&
-          std::filesystem::exists(entry.path() / "manifest.json"))
-        return true;
-    return false;
-  }
+  /// Whether the run has a whole one; a kill may leave a part, under another name.
+  bool has_checkpoint() const { return !train::list_checkpoints(folder_ / "run/checkpoints").empty(); }
   static json last(const Outcome& outcome) { return json::parse(outcome.last_line(), nullptr, false); }
 
   TemporaryFolder folder_;
@@ -94,10 +87,12 @@ TEST_F(SparseCli, KilledAtAnyMomentOfAChangeItGoesOnWithTheSameBits) {
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 8000));
     process.signal(SIGKILL);
     if (process.wait().status == -1) ++killed;
-    if (has_checkpoint())
+    if (has_checkpoint()) {
       next = {"train", "--resume", "run", "--json", "--layout", round % 2 == 0 ? "t=2" : "r=2 rts=optimizer"};
-    else
+    } else {
+      EXPECT_EQ(next, begin) << "a resumed run lost its checkpoint";
       std::filesystem::remove_all(folder_ / "run");
+    }
   }
   EXPECT_GE(killed, 3);
   const Outcome end = ramet(next);
