@@ -70,6 +70,37 @@ TEST(Match, EveryScheduleFitsAndNumbersItsSupersteps) {
   }
 }
 
+/// The most that a side has started and not waited for, over the ways of a program, found by running it.
+int64_t most_open(const Executable& exe, Kind kind, int peer) {
+  int64_t most = 0;
+  for (const Program& program : exe.programs) {
+    std::set<size_t> open;
+    for (size_t i = 0; i < program.steps.size(); ++i) {
+      const ProgramStep& step = program.steps[i];
+      if (step.kind == kind && exe.transfers[static_cast<size_t>(step.subject)].peer == peer) open.insert(i);
+      if (step.kind == Kind::kWait) open.erase(static_cast<size_t>(step.subject));
+      most = std::max(most, static_cast<int64_t>(open.size()));
+    }
+  }
+  return most;
+}
+
+TEST(Match, CountsTheMessagesThatATransportMustHold) {
+  EXPECT_EQ(messages_under_way(compiled("p=1")), 0);
+  for (const char* layout : {"p=2", "p=2 schedule=gpipe", "p=4", "p=2 schedule=interleaved:3", "p=4 phases=2"}) {
+    SCOPED_TRACE(layout);
+    const std::vector<Executable> executables = compiled(layout);
+    int64_t most = 0;
+    for (size_t from = 0; from < executables.size(); ++from)
+      for (size_t to = 0; to < executables.size(); ++to)
+        if (from != to)
+          most = std::max(most, most_open(executables[from], Kind::kSend, static_cast<int>(to)) +
+                                    most_open(executables[to], Kind::kReceive, static_cast<int>(from)));
+    EXPECT_GE(most, 2);
+    EXPECT_EQ(messages_under_way(executables), most);
+  }
+}
+
 TEST(Match, FindsWhatIsSentAndNotReceived) {
   for (const Kind kind : {Kind::kSend, Kind::kReceive}) {
     std::vector<Executable> executables = compiled("p=3");

@@ -72,6 +72,10 @@ TEST(DrawnCases, ThatWentWrongOnceDoNot) {
            // a bias of two stages that is widened once
            "layers=shared/shared | train.accumulation=2 train.precision=f16 train.weights=f16 | p=2",
            "layers=shared/mlp/shared | train.precision=bf16 train.weights=split | p=3 schedule=zero-bubble",
+           // more messages under way than a mailbox held
+           "axes=964 dropout=10 head=pair heads=6 inner=12 input=numbers padding=6 sequence=9 vocabulary=24 "
+           "layers=mlp,causal,mlp/ranked | train.accumulation=16 train.chunks=6 train.lanes=8 "
+           "train.optimizer.kind=lion train.precision=bf16 | layers=0+2 p=2 schedule=gpipe t=1x3",
        }) {
     const Verdict verdict = run_apart(DrawnCase::parse(text));
     EXPECT_EQ(verdict.kind, Verdict::Kind::kSame) << text << ": " << verdict.text;

@@ -43,6 +43,30 @@ TEST_P(Threads, ManyCallsBackToBack) {
   expect_none(run_devices(endpoints, [](Transport& transport) { checks::check_back_to_back(transport, 2000, false); }));
 }
 
+/// A receiver may want a message that was sent after many others.
+TEST(ThreadMessages, HoldAsManyMessagesAsTheyWereMadeFor) {
+  for (const int held : {1, 3, 64, 200}) {
+    SCOPED_TRACE(held);
+    Transports endpoints = make_thread_transports(2, {.time_limit = std::chrono::seconds(10), .messages = held});
+    expect_none(run_devices(endpoints, [&](Transport& transport) {
+      std::vector<int64_t> values(static_cast<size_t>(held));
+      std::vector<Ticket> tickets;
+      for (int i = 0; i < held; ++i) {
+        const int tag = transport.device() == 0 ? i : held - 1 - i;
+        int64_t& value = values[static_cast<size_t>(tag)];
+        if (transport.device() == 0) value = 7 * tag;
+        tickets.push_back(transport.device() == 0 ? transport.start_send(1, tag, &value, sizeof value)
+                                                  : transport.start_receive(0, tag, &value, sizeof value));
+        if (transport.device() == 1) transport.wait(tickets.back());
+      }
+      if (transport.device() == 0)
+        for (const Ticket ticket : tickets) transport.wait(ticket);
+      for (int i = 0; i < held; ++i)
+        if (values[static_cast<size_t>(i)] != 7 * i) throw std::runtime_error(fmt::format("message {}", i));
+    }));
+  }
+}
+
 TEST(NullTransport, Conforms) {
   Transports endpoints = make_null_transport();
   expect_none(run_devices(endpoints, [](Transport& transport) {

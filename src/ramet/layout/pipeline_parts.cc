@@ -27,6 +27,12 @@ class PartMapper {
     map_.anywhere.assign(count_, false);
     always_forward_.assign(count_, false);
     fixed_.assign(count_, kFree);
+    reads_data_.assign(count_, false);
+    for (const GraphInput& input : graph.inputs())
+      if (input.role == InputRole::kData)
+        for (NodeId user : uses_[static_cast<size_t>(input.value)]) reads_data_[static_cast<size_t>(user)] = true;
+    for (size_t n = 0; n < count_; ++n)
+      each_producer(n, [&](size_t producer) { reads_data_[n] = reads_data_[n] || reads_data_[producer]; });
     for (const Chain& chain : chains)
       for (NodeId id : {chain.read, chain.write})
         if (id != kNoNode) always_forward_[static_cast<size_t>(id)] = true;
@@ -139,8 +145,9 @@ class PartMapper {
     }
   }
 
-  /// What depends on no placed node: forward, it goes with the first part that reads it, or, before the first layer,
-  /// to part 0 even where that has no layers; else, and what only the backward pass reads, with the last.
+  /// What depends on no placed node: forward, it goes with the first part that reads it, or, where it depends on data
+  /// before the first layer, to part 0 even where that has no layers; else, and what only the backward pass reads, with
+  /// the last.
   void place_free(bool backward_too) {
     for (size_t n = count_; n-- > 0;) {
       if (map_.part[n] != kFree || map_.anywhere[n]) continue;
@@ -154,7 +161,7 @@ class PartMapper {
         last = std::max(last, map_.part[user]);
       });
       if (!map_.backward[n] && first != std::numeric_limits<int>::max())
-        map_.part[n] = !part_of_layer_.empty() && first == part_of_layer_.front() ? 0 : first;
+        map_.part[n] = reads_data_[n] && !part_of_layer_.empty() && first == part_of_layer_.front() ? 0 : first;
       else if (backward_too && last != kFree)
         map_.part[n] = last, map_.backward[n] = !always_forward_[n];
       // Where the model is not cut no user has a part either.
@@ -212,6 +219,7 @@ class PartMapper {
   const size_t count_;
   std::vector<bool> always_forward_;  // what reads and writes chained states
   std::vector<int> fixed_;            // the part of the nodes that read and write them
+  std::vector<bool> reads_data_;      // what depends on a micro-batch's data
   PartMap map_;
 };
 

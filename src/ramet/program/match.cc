@@ -303,6 +303,43 @@ void verify_match(std::span<const Executable> executables) {
   for (size_t program = 0; program < executables[0].programs.size(); ++program) Rendezvous(executables, program).run();
 }
 
+namespace {
+
+/// The most of a stage's sends to each other stage that are started and not waited for, and of its receives, by
+/// (kind, the other stage).
+std::map<std::pair<Kind, int>, int64_t> most_started(const Executable& exe) {
+  std::map<std::pair<Kind, int>, int64_t> now, most;
+  const auto way_of = [&](const ProgramStep& step) {
+    return std::pair(step.kind, exe.transfers[static_cast<size_t>(step.subject)].peer);
+  };
+  for (const Program& program : exe.programs)
+    for (const ProgramStep& step : program.steps) {
+      if (step.kind == Kind::kSend || step.kind == Kind::kReceive) {
+        const int64_t started = ++now[way_of(step)];
+        most[way_of(step)] = std::max(most[way_of(step)], started);
+      } else if (step.kind == Kind::kWait) {
+        const ProgramStep& ended = program.steps[static_cast<size_t>(step.subject)];
+        if (ended.kind == Kind::kSend || ended.kind == Kind::kReceive) --now[way_of(ended)];
+      }
+    }
+  return most;
+}
+
+}  // namespace
+
+int64_t messages_under_way(std::span<const Executable> executables) {
+  std::map<std::pair<int, int>, int64_t> ways;  // from, to
+  for (size_t s = 0; s < executables.size(); ++s)
+    for (const auto& [way, count] : most_started(executables[s])) {
+      const auto& [kind, peer] = way;
+      const int here = static_cast<int>(s);
+      ways[kind == Kind::kSend ? std::pair(here, peer) : std::pair(peer, here)] += count;
+    }
+  int64_t most = 0;
+  for (const auto& [way, count] : ways) most = std::max(most, count);
+  return most;
+}
+
 void number_supersteps(std::span<Executable> executables) {
   for (size_t program = 0; program < executables[0].programs.size(); ++program) {
     Rendezvous rendezvous(executables, program);

@@ -20,6 +20,10 @@ std::vector<const Instruction*> stage_collectives(const Executable& executable, 
 /// Throws Error that names both stages, and the step that each of them waits in.
 void verify_match(std::span<const Executable> executables);
 
+/// The most messages from one stage to another, over all pairs and programs, of which a side has started and not both
+/// have waited for its end. A transport must hold as many, or the programs wait for ever in spite of `verify_match`.
+int64_t messages_under_way(std::span<const Executable> executables);
+
 /// Numbers supersteps over all stages. A superstep is a run of a segment; the values that it reads were made in earlier
 /// supersteps, on any stage. A collective between stages is in the same superstep on all its members.
 void number_supersteps(std::span<Executable> executables);

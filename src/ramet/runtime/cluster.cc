@@ -7,6 +7,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/kernel/devices.h"
+#include "ramet/program/match.h"
 #include "ramet/runtime/cluster_state.h"
 #include "ramet/transport/mpi_transport.h"
 #include "ramet/transport/thread_transport.h"
@@ -131,6 +132,7 @@ void ClusterState::make_transports() {
   if (alone() && !options.mpi) return;
   TransportOptions how;
   how.time_limit = options.time_limit;
+  how.messages = std::max(how.messages, static_cast<int>(program::messages_under_way(stages)));
   how.label_text = [this](int device, int label) { return DeviceEngine::label_text(stage_of(device), label); };
   transports = options.mpi ? options.mpi->make_transports(per_rank, how) : make_thread_transports(mesh.devices(), how);
 }

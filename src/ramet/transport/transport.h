@@ -20,6 +20,9 @@ class SharedGroup;
 struct TransportOptions {
   /// Longest time that any wait may take. A wait that takes longer stops the world and throws.
   std::chrono::milliseconds time_limit{60'000};
+  /// The most messages from one device to another of which a side has come and not both have left. A side that comes
+  /// while so many are under way waits until one of them has ended.
+  int messages = 64;
   /// Text of a superstep's label, as "layer 7 forward, all-gather": (device, label) as given to `finish_superstep`.
   std::function<std::string(int device, int label)> label_text{};
 };

@@ -80,7 +80,7 @@ Ticket SharedEndpoint::start(Pending pending) {
 /// The oldest message of this tag for which only the other side has come, or null. Under the lock.
 MessageSlot* SharedEndpoint::partner(const Pending& pending) const {
   MessageSlot* oldest = nullptr;
-  for (MessageSlot& slot : pending.box->slots) {
+  for (MessageSlot& slot : world_->layout().slots(*pending.box)) {
     if (!slot.used || slot.tag != pending.tag || (pending.sends ? slot.has_send : slot.has_receive)) continue;
     if (!oldest || slot.order < oldest->order) oldest = &slot;
   }
@@ -88,7 +88,7 @@ MessageSlot* SharedEndpoint::partner(const Pending& pending) const {
 }
 
 MessageSlot* SharedEndpoint::free_slot(Mailbox& box) const {
-  for (MessageSlot& slot : box.slots)
+  for (MessageSlot& slot : world_->layout().slots(box))
     if (!slot.used) return &slot;
   return nullptr;
 }

@@ -50,7 +50,8 @@ void spin_pause() {
 #endif
 }
 
-RegionLayout::RegionLayout(int devices_, int locals_) : devices(devices_), locals(locals_) {
+RegionLayout::RegionLayout(int devices_, int locals_, int messages_)
+    : devices(devices_), locals(locals_), messages(messages_) {
   const size_t local = static_cast<size_t>(locals);
   // A layout has a handful of groups a device; the table is virtual memory until a group is used.
   groups = 64 + 32 * locals;
@@ -58,7 +59,8 @@ RegionLayout::RegionLayout(int devices_, int locals_) : devices(devices_), local
   progress_at = round_up(sizeof(RegionHeader), 128);
   groups_at = round_up(progress_at + sizeof(ProgressSlot) * static_cast<size_t>(devices), 4096);
   mailboxes_at = round_up(groups_at + group_bytes * static_cast<size_t>(groups), 4096);
-  bytes = round_up(mailboxes_at + sizeof(Mailbox) * local * local, 4096);
+  mailbox_bytes = round_up(sizeof(Mailbox) + sizeof(MessageSlot) * static_cast<size_t>(messages), 64);
+  bytes = round_up(mailboxes_at + mailbox_bytes * local * local, 4096);
 }
 
 void RegionLayout::initialize(std::byte* base) const {

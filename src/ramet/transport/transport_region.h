@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "ramet/base/house.h"
 
@@ -102,13 +103,11 @@ struct MessageSlot {
   SharedAddress source, target;
 };
 
-/// Messages from one device to another.
-struct Mailbox {
-  static constexpr int kSlots = 64;
+/// Messages from one device to another. Behind it: its MessageSlots (RegionLayout::messages).
+struct alignas(64) Mailbox {
   WaitWord lock;   ///< 0 free, 1 held, 2 held and waited for
   WaitWord freed;  ///< counts slots that became free
   uint64_t orders = 0;
-  MessageSlot slots[kSlots];
 };
 
 struct RegionHeader {
@@ -122,11 +121,12 @@ struct RegionHeader {
   char reason[kReasonBytes] = {};
 };
 
-/// Offsets of the parts of a region for so many devices, `locals` of them on this host.
+/// Offsets of the parts of a region for so many devices, `locals` of them on this host, with mailboxes that hold
+/// `messages`.
 struct RegionLayout {
-  RegionLayout(int devices, int locals);
-  int devices, locals, groups;
-  size_t group_bytes;
+  RegionLayout(int devices, int locals, int messages);
+  int devices, locals, messages, groups;
+  size_t group_bytes, mailbox_bytes;
   size_t progress_at, groups_at, mailboxes_at, bytes;
 
   RegionHeader& header(std::byte* base) const { return *reinterpret_cast<RegionHeader*>(base); }
@@ -141,7 +141,12 @@ struct RegionLayout {
   }
   uint32_t* members(GroupSlot& group) const { return reinterpret_cast<uint32_t*>(posts(group) + locals); }
   Mailbox& mailbox(std::byte* base, int from_local, int to_local) const {
-    return reinterpret_cast<Mailbox*>(base + mailboxes_at)[from_local * locals + to_local];
+    return *reinterpret_cast<Mailbox*>(base + mailboxes_at +
+                                       mailbox_bytes * static_cast<size_t>(from_local * locals + to_local));
+  }
+  std::span<MessageSlot> slots(Mailbox& mailbox) const {
+    return {reinterpret_cast<MessageSlot*>(reinterpret_cast<std::byte*>(&mailbox) + sizeof(Mailbox)),
+            static_cast<size_t>(messages)};
   }
   /// Makes the parts that zeroed memory does not already hold.
   void initialize(std::byte* base) const;

@@ -35,6 +35,10 @@ std::vector<int> devices_of_host(const WorldMembers& members, int host) {
   return devices;
 }
 
+RegionLayout region_layout(const WorldMembers& members, std::span<const int> locals) {
+  return {static_cast<int>(members.hosts.size()), static_cast<int>(locals.size()), members.options.messages};
+}
+
 }  // namespace
 
 std::string_view name_of(Operation operation) {
@@ -48,7 +52,7 @@ std::string_view name_of(Operation operation) {
 SharedWorld::SharedWorld(WorldMembers members)
     : members_(std::move(members)),
       locals_(devices_of_host(members_, 0)),
-      layout_(static_cast<int>(members_.hosts.size()), static_cast<int>(locals_.size())),
+      layout_(region_layout(members_, locals_)),
       memory_(false),
       processors_(available_processors()) {
   number_locals(0);
@@ -61,7 +65,7 @@ SharedWorld::SharedWorld(WorldMembers members)
 SharedWorld::SharedWorld(WorldMembers members, int host, SharedFile region, std::span<const int> own)
     : members_(std::move(members)),
       locals_(devices_of_host(members_, host)),
-      layout_(static_cast<int>(members_.hosts.size()), static_cast<int>(locals_.size())),
+      layout_(region_layout(members_, locals_)),
       region_(region),
       attached_(true),
       memory_(true),
@@ -88,8 +92,7 @@ void SharedWorld::number_locals(int host) {
 }
 
 SharedFile SharedWorld::make_region(const WorldMembers& members, int host) {
-  const RegionLayout layout(static_cast<int>(members.hosts.size()),
-                            static_cast<int>(devices_of_host(members, host).size()));
+  const RegionLayout layout = region_layout(members, devices_of_host(members, host));
   SharedFile file = SharedFile::make(layout.bytes, "ramet-world");
   layout.initialize(file.data);
   return file;
