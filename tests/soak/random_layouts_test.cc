@@ -100,7 +100,9 @@ TEST(DrawnCases, PatternsThatChangeHaveTheBitsOfOneDevice) {
         "train.lanes=4 "
         "train.optimizer.kind=adamw train.precision=bf16 | r=2 rts=weights,grads,optimizer t=2 | p=2",
         "block=2 density=60 every=2 layers=mlp,mlp/mlp | train.optimizer.kind=lamb | phases=2 "
-        "offload=weights,optimizer"}) {
+        "offload=weights,optimizer",
+        // stages met in sums in another order
+        "density=20 every=1 layers=masked/odd |  | offload=weights p=2"}) {
     const Verdict verdict = run_apart(DrawnCase::parse(text));
     EXPECT_EQ(verdict.kind, Verdict::Kind::kSame) << text << ": " << verdict.text;
   }

@@ -76,6 +76,8 @@ void StageUpdates::label_nodes() {
       owner_.emplace(output.name, std::max(0, label_[static_cast<size_t>(output.value)]));
 }
 
+std::string StageUpdates::name_of_sum(ValueId value) const { return update_.node(update_.value(value).producer).name; }
+
 Graph StageUpdates::of_stage(int stage) const {
   Graph graph(update_.name());
   struct Local {
@@ -109,7 +111,7 @@ Graph StageUpdates::of_stage(int stage) const {
             : add("full", {}, {{"dtype", type.dtype}, {"shape", type.shape.dims()}, {"value", 0.0}}, info);
     return at.summed = add("all_reduce", {term},
                            {{"axis", static_cast<int64_t>(MeshAxis::kStage)}, {"parts", static_cast<int64_t>(mesh_.p)}},
-                           info.named(info.name + "/stages"));
+                           info.named(name_of_sum(source) + "/stages"));
   };
   for (const Node& node : update_.nodes()) {
     const bool sums = node.op->regroups || node.op->exchange != Exchange::kNone;
@@ -148,11 +150,17 @@ Graph StageUpdates::of_stage(int stage) const {
   return part_of(graph, all);
 }
 
+bool meets_stages(const Node& node) {
+  return node.op->exchange != Exchange::kNone &&
+         node.attributes.get_int_or("axis", -1) == static_cast<int64_t>(MeshAxis::kStage);
+}
+
 std::vector<int> update_parts(const Graph& update, const std::map<std::string, int>& group, int groups) {
   std::vector<int> label = spread_labels(update, group, [](NodeId) { return kShared; });
   // How many sums over all weights a value follows from, one after another.
   std::vector<int> round(update.values().size(), 0);
   std::vector<int> part(update.nodes().size(), 0);
+  int meeting = 0;  // round of the last collective between stages: on other stages other sums have terms
   for (size_t n = 0; n < part.size(); ++n) {
     const Node& node = update.node(static_cast<NodeId>(n));
     int mine = 0;
@@ -161,6 +169,7 @@ std::vector<int> update_parts(const Graph& update, const std::map<std::string, i
       const bool of_group = known == 0 || label[static_cast<size_t>(input)] >= 0;  // else a sum already
       mine = std::max(mine, known + (node.op->regroups && of_group ? 1 : 0));
     }
+    if (meets_stages(node)) mine = meeting = std::max(mine, meeting);
     for (ValueId output : node.outputs) round[static_cast<size_t>(output)] = mine;
     const int own = label[static_cast<size_t>(node.outputs[0])];
     if (own >= 0)

@@ -33,9 +33,9 @@ struct StageCollective {
            " stages at distance " + std::to_string(form.stride) + ")";
   }
   bool operator==(const StageCollective& other) const {
-    return form.exchange == other.form.exchange && form.parts == other.form.parts && form.stride == other.form.stride &&
-           form.kind == other.form.kind && form.input == other.form.input && form.output == other.form.output &&
-           form.outer == other.form.outer;
+    return name == other.name && form.exchange == other.form.exchange && form.parts == other.form.parts &&
+           form.stride == other.form.stride && form.kind == other.form.kind && form.input == other.form.input &&
+           form.output == other.form.output && form.outer == other.form.outer;
   }
 };
 

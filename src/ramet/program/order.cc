@@ -4,7 +4,7 @@
 #include <queue>
 #include <unordered_map>
 
-#include "ramet/layout/mesh.h"
+#include "ramet/layout/stage_update.h"
 
 namespace ramet::program {
 namespace {
@@ -76,9 +76,7 @@ class Analysis {
       }
       for (ValueId read : reads[id]) readers[static_cast<size_t>(read)].push_back(static_cast<NodeId>(id));
       // Stages meet in collectives in one order, that of their graphs.
-      if (node.op->exchange == Exchange::kNone ||
-          node.attributes.get_int_or("axis", -1) != static_cast<int64_t>(MeshAxis::kStage))
-        continue;
+      if (!layout::meets_stages(node)) continue;
       add_edge(meeting, static_cast<NodeId>(id));
       meeting = static_cast<NodeId>(id);
     }
