@@ -208,6 +208,51 @@ TEST_P(Convolutions, ABlockedFilterGivesTheSameBits) {
   });
 }
 
+struct Following {
+  std::string program;
+  std::vector<Shape> further;  // of the inputs behind the result
+};
+
+/// Activations, a residual sum with one, and factors and terms of channels and of all.
+std::vector<Following> all_following(const Shape& result, bool last) {
+  const int rank = result.rank();
+  Dims of_channel(static_cast<size_t>(rank) - 1, 1), of_sample(static_cast<size_t>(rank), 1);
+  of_channel[last ? of_channel.size() - 1 : 0] = result[last ? rank - 1 : 1];
+  of_sample[0] = result[0];
+  return {{"1:%1=relu(%0)->%1", {}},
+          {"2:%2=add(%0,%1);%3=relu(%2)->%3", {result}},
+          {"2:%2=add(%1,%0);%3=gelu(%0);%4=multiply(%2,%3)->%4", {result}},
+          {"2:%2=subtract(%0,%1)->%2", {result}},
+          {"3:%3=multiply(%0,%1);%4=add(%3,%2);%5=clamp[-0.5,2](%4)->%5", {Shape(of_channel), result}},
+          {"3:%3=multiply(%0,%1);%4=maximum(%3,%2)->%4", {Shape(of_sample), Shape{}}}};
+}
+
+TEST_P(Convolutions, AnEpilogueGivesTheBitsOfANodeOfItsOwn) {
+  for_all([&](Which which, DType dtype) {
+    if (which == Which::kFilter) return;
+    for (bool last : {true, false}) {
+      const Call plain = call_of(GetParam(), which, dtype, last);
+      const HostTensor result = plain.run(cpu_backend());
+      for (const Following& following : all_following(result.type.shape, last)) {
+        SCOPED_TRACE(following.program);
+        Call joined = plain;
+        joined.attributes.set("epilogue", following.program);
+        Call apart{"map", {result}, {{"program", following.program}, {"shape", result.type.shape.dims()}}};
+        apart.attributes.set("dtypes", std::string(name_of(dtype)));
+        for (const Shape& shape : following.further) {
+          const HostTensor more = random_tensor(dtype, shape, 5 + joined.inputs.size());
+          joined.inputs.push_back(more);
+          apart.inputs.push_back(more);
+        }
+        ASSERT_EQ(cpu_backend().choose(node_of(joined.op, joined.inputs, joined.attributes), 1).name,
+                  cpu_backend().choose(node_of(plain.op, plain.inputs, plain.attributes), 1).name);
+        const HostTensor expected = apart.run(cpu_backend());
+        for (int threads : {1, 2, 5}) ASSERT_EQ(joined.run(cpu_backend(), threads), expected) << threads;
+      }
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Kernel, Convolutions, testing::ValuesIn(all_shapes()),
                          [](const auto& info) { return info.param.name; });
 

@@ -174,6 +174,54 @@ Drawn draw(uint64_t number) {
   return d;
 }
 
+/// The case with one of four epilogues, whose inputs are of the result's shape, one a channel, or one number.
+OpCase with_epilogue(OpCase op_case, uint64_t which, const Dims& result, bool channels_last) {
+  op_case.name += "_epilogue";
+  Dims of_channel(result.size() - 1, 1);
+  of_channel[channels_last ? of_channel.size() - 1 : 0] = result[channels_last ? result.size() - 1 : 1];
+  const auto set = [&](const char* program, std::vector<CaseInput> further) {
+    op_case.attributes.set("epilogue", std::string(program));
+    op_case.inputs.insert(op_case.inputs.end(), further.begin(), further.end());
+    return op_case;
+  };
+  switch (which % 4) {
+    case 0: return set("1:%1=gelu(%0)->%1", {});
+    case 1: return set("2:%2=add(%0,%1);%3=silu(%2)->%3", {f32(result)});
+    case 2: return set("3:%3=multiply(%0,%1);%4=add(%3,%2);%5=tanh(%4)->%5", {f32(of_channel), f32({})});
+    default: return set("2:%2=subtract(%1,%0)->%2", {f32(of_channel)});
+  }
+}
+
+/// Rectified linear units have no difference quotient at 0: values alone.
+void add_epilogue_cases(std::vector<OpCase>& cases) {
+  const CaseInput input{{kF32, {1, 3, 2}}, 0, 0, {1, -2, 3, 0, -1, 2}}, filter{{kF32, {2, 2, 1}}, 0, 0, {1, 2, -1, 1}},
+      bias{{kF32, {2}}, 0, 0, {1, -1}}, residual{{kF32, {1, 3, 2}}, 0, 0, {1, 5, -3, 2, 0, -5}};
+  // Without the epilogue: -2 -4, 4 -4, 4 2.
+  const Attributes last{{"channels_last", true}};
+  Attributes relu = last, sum = last, other = last;
+  relu.set("epilogue", std::string("1:%1=relu(%0)->%1"));
+  sum.set("epilogue", std::string("2:%2=add(%0,%1);%3=relu(%2)->%3"));
+  other.set("epilogue", std::string("1:%1=is_finite(%0)->%1")).set("epilogue_dtype", DType::kBool);
+  cases.push_back({.op = "convolution",
+                   .name = "epilogue_relu",
+                   .inputs = {input, filter, bias},
+                   .attributes = relu,
+                   .expected = {{0, 0, 4, 0, 4, 2}},
+                   .gradient_tolerance = 0});
+  cases.push_back({.op = "convolution",
+                   .name = "epilogue_sum_relu",
+                   .inputs = {input, filter, bias, residual},
+                   .attributes = sum,
+                   .expected = {{0, 1, 1, 0, 4, 0}},
+                   .gradient_tolerance = 0});
+  cases.push_back({.op = "convolution",
+                   .name = "epilogue_of_another_type",
+                   .inputs = {input, filter, bias},
+                   .attributes = other,
+                   .expected = {{1, 1, 1, 1, 1, 1}},
+                   .gradient_tolerance = 0});
+}
+
 void add_drawn_cases(std::vector<OpCase>& cases) {
   constexpr uint64_t kDraws = 40;
   for (uint64_t number = 0; number < kDraws; ++number) {
@@ -187,6 +235,7 @@ void add_drawn_cases(std::vector<OpCase>& cases) {
     if (d.bias) forward.inputs.push_back(f32({d.filters}));
     if (d.chunks > 1) forward.attributes.set("chunks", d.chunks);
     cases.push_back(forward);
+    cases.push_back(with_epilogue(forward, number, output.type.shape.dims(), d.channels_last));
 
     OpCase transposed{
         .op = "convolution_transposed", .name = name, .inputs = {output, f32(filter)}, .attributes = d.attributes};
@@ -198,6 +247,7 @@ void add_drawn_cases(std::vector<OpCase>& cases) {
     if (d.bias) transposed.inputs.push_back(f32({d.channels}));
     if (d.filters / d.groups % 2 == 0) transposed.attributes.set("chunks", int64_t{2});
     cases.push_back(transposed);
+    cases.push_back(with_epilogue(transposed, number / 2, input.type.shape.dims(), d.channels_last));
 
     OpCase gradient{
         .op = "convolution_filter_grad", .name = name, .inputs = {input, output}, .attributes = d.attributes};
@@ -214,6 +264,7 @@ void add_drawn_cases(std::vector<OpCase>& cases) {
 
 void add_convolution_cases(std::vector<OpCase>& cases) {
   add_peer_cases(cases);
+  add_epilogue_cases(cases);
   add_drawn_cases(cases);
 }
 

@@ -6,6 +6,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_convolution.h"
+#include "ramet/ops/epilogue.h"
 #include "ramet/ops/network_rules.h"
 #include "ramet/ops/scaling_rules.h"
 
@@ -585,6 +586,7 @@ void register_convolution_ops(OpRegistry& registry) {
       "input [n,c,space...] with filter [o,c/groups,taps...] (+ bias [o]) -> [n,o,space...]; sums are f32");
   add_channel_sums(forward);
   forward.channels = {{0}, {0}};
+  take_epilogues(forward);
   registry.add(std::move(forward));
   OpDef transposed = convolution_op(
       "convolution_transposed",
@@ -593,6 +595,7 @@ void register_convolution_ops(OpRegistry& registry) {
   transposed.channels = {{0}, {0}};
   transposed.attributes.push_back(optional_attribute("output_padding", Kind::kInts,
                                                      "further elements of the result, one a dimension of space (0)"));
+  take_epilogues(transposed);
   registry.add(std::move(transposed));
   OpDef filter = convolution_op("convolution_filter_grad",
                                 "the gradient of a convolution's filter: input, output gradient (+ sum) -> f32 filter");

@@ -24,6 +24,7 @@
 #include "ramet/transform/attach_programs.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
+#include "ramet/transform/join_epilogues.h"
 #include "ramet/transform/lower_states.h"
 #include "ramet/transform/pick_early.h"
 #include "ramet/transform/simplify.h"
@@ -86,6 +87,15 @@ void sum_in_place(Stage& stage) {
           transform::sum_in_place(piece.graph, [&](const std::string& name) { return sums.count(name) != 0; });
 }
 
+/// Kernels compute what follows their results while these are in the caches, unless that would take a better kernel
+/// away.
+void join_epilogues(Stage& stage, const KernelLibrary& library, int threads) {
+  const auto same_kernel = [&](const NodeSignature& bare, const NodeSignature& joined) {
+    return library.choose(bare, threads).name == library.choose(joined, threads).name;
+  };
+  for (Piece& piece : stage.pieces) piece.graph = transform::join_epilogues(piece.graph, same_kernel);
+}
+
 std::vector<std::string> weights_of(const Stage& stage) {
   std::vector<std::string> names;
   for (const LocalState& state : stage.states)
@@ -103,6 +113,8 @@ Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions
   const std::vector<std::string> weights = weights_of(stage);
   log.run("remake", [&] { return remake_derived(stage, first_of(weights, options.copies.remade)), 0; });
   log.run("sum in place", [&] { return sum_in_place(stage), 0; });
+  // Before operands are blocked for the kernels, which depend on the epilogue.
+  log.run("epilogues", [&] { return join_epilogues(stage, library, options.threads), 0; });
   if (options.copies.unblocked < kAllWeights)
     log.run("block", [&] { return block_operands(stage, library, first_of(weights, options.copies.unblocked)), 0; });
   if (stage.phased) split_prepare(stage);

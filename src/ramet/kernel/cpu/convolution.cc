@@ -7,7 +7,9 @@
 #include "ramet/kernel/cpu/convolution_stage.h"
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/depthwise.h"
+#include "ramet/kernel/cpu/epilogue.h"
 #include "ramet/kernel/cpu/families.h"
+#include "ramet/ops/epilogue.h"
 
 namespace ramet::kernel {
 namespace {
@@ -29,9 +31,16 @@ std::vector<std::pair<int, int>> may_add_in_place(const NodeSignature& node) {
   return {};
 }
 
+/// Refuses what neither tiles nor the depthwise kernel take of a node with or without an epilogue.
+std::string refuse_operands(const NodeSignature& node) {
+  const std::string refused = refuse_epilogue(node);
+  if (!refused.empty()) return refused;
+  const NodeSignature bare = without_epilogue(node);
+  return refuse_types(bare, convolution_form(bare));
+}
+
 std::string refuse_dense(const NodeSignature& node) {
-  const ConvolutionForm form = convolution_form(node);
-  const std::string refused = refuse_types(node, form);
+  const std::string refused = refuse_operands(node);
   if (!refused.empty() || !is_blocked(node)) return refused;
   const std::string expected = DenseConvolution(node, 1).filter().format();
   if (node.attributes.get_string("b_blocked") == expected) return "";
@@ -105,11 +114,11 @@ KernelEntry depthwise_entry(const std::string& op) {
   entry.op = op;
   entry.name = "channels";
   entry.refuse = [](const NodeSignature& node) {
-    const ConvolutionForm form = convolution_form(node);
+    const ConvolutionForm form = convolution_form(without_epilogue(node));
     if (form.groups < 2 || form.group_channels() != 1 || form.group_filters() != 1)
       return std::string("groups have more than one channel");
     if (is_blocked(node)) return std::string("the filter is blocked for another kernel");
-    return refuse_types(node, form);
+    return refuse_operands(node);
   };
   entry.make = [](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
     return std::make_unique<DepthwiseConvolution>(node, threads);

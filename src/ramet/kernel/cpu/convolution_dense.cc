@@ -10,6 +10,8 @@
 #include "ramet/kernel/cpu/convolution_stage.h"
 #include "ramet/kernel/cpu/convolution_tile.h"
 #include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/epilogue.h"
+#include "ramet/ops/epilogue.h"
 
 namespace ramet::kernel {
 namespace {
@@ -72,6 +74,7 @@ struct DenseConvolution::Parts {
   DType filter_type = DType::kF32, bias_type = DType::kF32;
   int threads = 1;
   std::vector<Box> boxes;
+  std::optional<Epilogue> epilogue;
   int64_t block = 0, most_taps = 0;
   bool stages_out = false, by_panels = false;
   int64_t filter_bytes = 0, input_bytes = 0, output_bytes = 0, rank_bytes = 0, gathered_bytes = 0, sums_bytes = 0;
@@ -79,6 +82,9 @@ struct DenseConvolution::Parts {
   int64_t results() const { return transposed ? form.channels : form.filters; }
   int64_t group_results() const { return filter.columns(); }
   int64_t out_size() const { return static_cast<int64_t>(size_of(form.result.dtype)); }
+  int64_t epilogue_at() const { return filter_bytes + input_bytes + output_bytes + threads * rank_bytes; }
+  /// Whether a thread's block of positions is whole rows of the result: the epilogue follows each block.
+  bool follows_blocks() const { return boxes.size() == 1 && !by_panels && !stages_out; }
   bool direct() const {
     const bool stored = form.result.dtype == DType::kF32 || form.result.dtype == DType::kBF16;
     return form.chunks == 1 && stored && (!form.has_bias || bias_type == DType::kF32);
@@ -95,7 +101,7 @@ struct DenseConvolution::Parts {
   void size_scratch();
   Own own(char* scratch, int rank) const;
   void fill_table(const Box& box, const PixelView& view, char* out, int64_t begin, int64_t end, const Own& own) const;
-  void compute(const PixelView& view, const uint32_t* panels, const void* bias, char* out, char* scratch,
+  void compute(const KernelContext& context, const PixelView& view, const uint32_t* panels, char* out,
                int rank) const;
   void tile(const Box& box, int64_t item, int64_t row, int64_t rows, const Own& own, const uint32_t* panels,
             const void* bias) const;
@@ -317,8 +323,10 @@ void DenseConvolution::Parts::by_tiles(const Box& box, int64_t first, int64_t la
   }
 }
 
-void DenseConvolution::Parts::compute(const PixelView& view, const uint32_t* panels, const void* bias, char* out,
-                                      char* scratch, int rank) const {
+void DenseConvolution::Parts::compute(const KernelContext& context, const PixelView& view, const uint32_t* panels,
+                                      char* out, int rank) const {
+  char* scratch = static_cast<char*>(context.scratch);
+  const void* bias = form.has_bias ? context.inputs[2] : nullptr;
   const Own own = this->own(scratch, rank);
   std::memset(own.zeros, 0, static_cast<size_t>(std::max(staged.pixel_bytes(), filter.units() * 4)));
   const int64_t items = form.groups * filter.panels();
@@ -334,20 +342,23 @@ void DenseConvolution::Parts::compute(const PixelView& view, const uint32_t* pan
         by_tiles(box, first, last, count, own, panels, bias);
       else
         by_vectors(box, first, last, count, own, panels, bias);
+      if (follows_blocks())
+        epilogue->apply(context, scratch + epilogue_at(), rank, at * results(), (at + count) * results());
     }
   }
 }
 
 DenseConvolution::DenseConvolution(const NodeSignature& node, int threads) : parts_(std::make_unique<Parts>()) {
   parts_->threads = threads;
-  parts_->describe(node);
+  parts_->describe(without_epilogue(node));
+  parts_->epilogue.emplace(node, threads);
   parts_->make_boxes();
   parts_->size_scratch();
 }
 DenseConvolution::~DenseConvolution() = default;
 
 int64_t DenseConvolution::scratch_bytes() const {
-  return parts_->filter_bytes + parts_->input_bytes + parts_->output_bytes + parts_->threads * parts_->rank_bytes;
+  return parts_->epilogue_at() + parts_->epilogue->scratch_bytes();
 }
 
 const BlockedFilter& DenseConvolution::filter() const { return parts_->filter; }
@@ -376,13 +387,14 @@ void DenseConvolution::run(const KernelContext& context) const {
   const PixelView view{
       input, {p.staged.extents[0], p.staged.extents[1], p.staged.row_pixels()}, p.staged.pixel_bytes()};
   char* out = p.stages_out ? scratch + p.filter_bytes + p.input_bytes : static_cast<char*>(context.outputs[0]);
-  const void* bias = p.form.has_bias ? context.inputs[2] : nullptr;
-  context.team.run([&](int rank) { p.compute(view, static_cast<const uint32_t*>(panels), bias, out, scratch, rank); });
-  if (!p.stages_out) return;
-  const int64_t positions = p.form.result.elements() / (p.form.samples * p.results());
-  context.team.split(p.form.samples * p.results(), 1, [&](int64_t begin, int64_t end, int) {
-    channels_to_front(p.results(), positions, p.out_size(), out, begin, end, context.outputs[0]);
-  });
+  context.team.run([&](int rank) { p.compute(context, view, static_cast<const uint32_t*>(panels), out, rank); });
+  if (p.stages_out) {
+    const int64_t positions = p.form.result.elements() / (p.form.samples * p.results());
+    context.team.split(p.form.samples * p.results(), 1, [&](int64_t begin, int64_t end, int) {
+      channels_to_front(p.results(), positions, p.out_size(), out, begin, end, context.outputs[0]);
+    });
+  }
+  if (!p.follows_blocks()) p.epilogue->apply_to_all(context, scratch + p.epilogue_at());
 }
 
 }  // namespace ramet::kernel

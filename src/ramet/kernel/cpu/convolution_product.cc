@@ -8,6 +8,7 @@
 #include "ramet/kernel/cpu/kept_answers.h"
 #include "ramet/kernel/cpu/prepared_matmul.h"
 #include "ramet/ops/convolution.h"
+#include "ramet/ops/epilogue.h"
 
 namespace ramet::kernel {
 namespace {
@@ -51,12 +52,14 @@ BlockProduct kind_of(const NodeSignature& node) {
   return tiles ? BlockProduct::kTiles : BlockProduct::kOnednn;
 }
 
-std::unique_ptr<PreparedMatmul> prepare(const NodeSignature& node, int threads, std::string* why) {
-  const ConvolutionForm form = convolution_form(node);
-  const auto refuse = [&](const char* reason) {
+std::unique_ptr<PreparedMatmul> prepare(const NodeSignature& whole, int threads, std::string* why) {
+  const auto refuse = [&](const std::string& reason) {
     *why = reason;
     return nullptr;
   };
+  if (const std::string refused = refuse_epilogue(whole); !refused.empty()) return refuse(refused);
+  const NodeSignature node = without_epilogue(whole);
+  const ConvolutionForm form = convolution_form(node);
   if (!is_product(form)) return refuse("it is no matrix product");
   for (const TensorType& input : node.inputs)
     if (input.dtype != DType::kU8 && !cpu::has_vector_loads(input.dtype))
@@ -66,7 +69,8 @@ std::unique_ptr<PreparedMatmul> prepare(const NodeSignature& node, int threads, 
   const DType bias = form.has_bias ? node.inputs[2].dtype : DType::kF32;
   std::optional<BlockedMatrix> blocked;
   if (node.attributes.has("b_blocked")) blocked = BlockedMatrix::parse(node.attributes.get_string("b_blocked"));
-  return PreparedMatmul::make(kind_of(node), matmul_form_of(form, node), bias, blocked, threads, why);
+  return PreparedMatmul::make(kind_of(node), matmul_form_of(form, node), bias, blocked, threads, why,
+                              Epilogue(whole, threads));
 }
 
 cpu::KernelAnswer ask(const NodeSignature& node, int threads) {
@@ -104,10 +108,11 @@ KernelEntry convolution_product_entry(const std::string& op) {
     std::string why;
     auto prepared = prepare(node, threads, &why);
     if (!prepared) internal_error("convolution_product_entry", "a product was chosen and then refused: " + why);
-    return product_kernel(std::move(prepared));
+    return product_kernel(std::move(prepared), convolution_form(without_epilogue(node)).has_bias);
   };
   entry.scratch = [](const NodeSignature& node, int threads) { return ask(node, threads).scratch_bytes; };
-  entry.blocking = [](const NodeSignature& node, int input) -> std::optional<BlockedLayout> {
+  entry.blocking = [](const NodeSignature& whole, int input) -> std::optional<BlockedLayout> {
+    const NodeSignature node = without_epilogue(whole);
     const ConvolutionForm form = convolution_form(node);
     if (input != 1 || node.attributes.has("b_blocked")) return std::nullopt;
     const auto blocked = PreparedMatmul::preferred_blocking(kind_of(node), matmul_form_of(form, node));

@@ -7,6 +7,8 @@
 #include "ramet/kernel/cpu/blocking.h"
 #include "ramet/kernel/cpu/convolution_plan.h"
 #include "ramet/kernel/cpu/convolution_stage.h"
+#include "ramet/kernel/cpu/epilogue.h"
+#include "ramet/ops/epilogue.h"
 
 namespace ramet::kernel {
 namespace {
@@ -47,6 +49,7 @@ struct DepthwiseConvolution::Parts {
   DType filter_type = DType::kF32, bias_type = DType::kF32;
   int threads = 1;
   std::vector<Box> boxes;
+  std::optional<Epilogue> epilogue;
   bool stages_out = false;
   int64_t channels = 0, most_places = 0;
   int64_t input_bytes = 0, output_bytes = 0, filter_bytes = 0, rank_bytes = 0;
@@ -57,12 +60,15 @@ struct DepthwiseConvolution::Parts {
     return {form.space[0].*side, form.space[1].*side, form.space[2].*side};
   }
   int64_t out_size() const { return static_cast<int64_t>(size_of(form.result.dtype)); }
+  int64_t epilogue_at() const { return input_bytes + output_bytes + filter_bytes + threads * rank_bytes; }
+  /// Whether the rows of positions of a thread are rows of the result: the epilogue follows each row.
+  bool follows_rows() const { return boxes.size() == 1 && !stages_out; }
 
   void describe(const NodeSignature& node);
   void size_scratch();
   void arrange_filter(const void* filter, const void* bias, float* taps, float* wide_bias) const;
-  void rows(const Box& box, const char* input, const float* filter, const float* bias, char* out, char* own,
-            int rank) const;
+  void rows(const KernelContext& context, const Box& box, const char* input, const float* filter, const float* bias,
+            char* out, char* own, int rank) const;
   void gradients(const char* input, const char* output, float* totals, char* own, int rank) const;
   void finish(const float* totals, const float* before, float* out, int64_t begin, int64_t end) const;
 };
@@ -119,8 +125,8 @@ void DepthwiseConvolution::Parts::arrange_filter(const void* filter, const void*
 }
 
 /// A thread's rows of positions of a box.
-void DepthwiseConvolution::Parts::rows(const Box& box, const char* input, const float* filter, const float* bias,
-                                       char* out, char* own, int rank) const {
+void DepthwiseConvolution::Parts::rows(const KernelContext& context, const Box& box, const char* input,
+                                       const float* filter, const float* bias, char* out, char* own, int rank) const {
   auto* table = reinterpret_cast<const char**>(own);
   char* zeros = own + aligned(most_places * 8);
   char* unread = zeros + aligned(channels * 4);
@@ -161,6 +167,9 @@ void DepthwiseConvolution::Parts::rows(const Box& box, const char* input, const 
         outs[i] = x + i < dx.count ? out + (to_row + dx.first + (x + i) * dx.step) * channels * out_size() : unread;
       depthwise_tile(tile);
     }
+    if (follows_rows())
+      epilogue->apply(context, static_cast<char*>(context.scratch) + epilogue_at(), rank, to_row * channels,
+                      (to_row + dx.count) * channels);
   }
 }
 
@@ -217,13 +226,14 @@ void DepthwiseConvolution::Parts::finish(const float* totals, const float* befor
 
 DepthwiseConvolution::DepthwiseConvolution(const NodeSignature& node, int threads) : parts_(std::make_unique<Parts>()) {
   parts_->threads = threads;
-  parts_->describe(node);
+  parts_->describe(without_epilogue(node));
+  parts_->epilogue.emplace(node, threads);
   parts_->size_scratch();
 }
 DepthwiseConvolution::~DepthwiseConvolution() = default;
 
 int64_t DepthwiseConvolution::scratch_bytes() const {
-  return parts_->input_bytes + parts_->output_bytes + parts_->filter_bytes + parts_->threads * parts_->rank_bytes;
+  return parts_->epilogue_at() + parts_->epilogue->scratch_bytes();
 }
 
 void DepthwiseConvolution::run(const KernelContext& context) const {
@@ -258,13 +268,15 @@ void DepthwiseConvolution::run(const KernelContext& context) const {
   char* out = p.stages_out ? at : static_cast<char*>(context.outputs[0]);
   context.team.run([&](int rank) {
     for (const Box& box : p.boxes)
-      p.rows(box, input, filter, p.form.has_bias ? bias : nullptr, out, ranks + rank * p.rank_bytes, rank);
+      p.rows(context, box, input, filter, p.form.has_bias ? bias : nullptr, out, ranks + rank * p.rank_bytes, rank);
   });
-  if (!p.stages_out) return;
-  const int64_t positions = p.form.result.elements() / (p.form.samples * p.channels);
-  context.team.split(p.form.samples * p.channels, 1, [&](int64_t begin, int64_t end, int) {
-    channels_to_front(p.channels, positions, p.out_size(), out, begin, end, context.outputs[0]);
-  });
+  if (p.stages_out) {
+    const int64_t positions = p.form.result.elements() / (p.form.samples * p.channels);
+    context.team.split(p.form.samples * p.channels, 1, [&](int64_t begin, int64_t end, int) {
+      channels_to_front(p.channels, positions, p.out_size(), out, begin, end, context.outputs[0]);
+    });
+  }
+  if (!p.follows_rows()) p.epilogue->apply_to_all(context, static_cast<char*>(context.scratch) + p.epilogue_at());
 }
 
 }  // namespace ramet::kernel

@@ -409,4 +409,9 @@ void MapEvaluator::run(std::span<const void* const> inputs, std::span<void* cons
   }
 }
 
+void MapEvaluator::run_part(std::span<const void* const> inputs, std::span<void* const> outputs, void* scratch,
+                            int rank, int64_t begin, int64_t end) const {
+  MapWalk(*prepared_, inputs, outputs, static_cast<char*>(scratch), rank).walk(begin, end);
+}
+
 }  // namespace ramet::kernel::cpu

@@ -26,6 +26,10 @@ class MapEvaluator {
   int64_t scratch_bytes() const;
   /// An output may lie over an input of its own element size that has the space's shape.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* scratch, ThreadTeam& team) const;
+  /// Elements [begin, end) of the space, on the calling thread with the scratch of `rank`. Only for programs that sum
+  /// no output and draw nothing.
+  void run_part(std::span<const void* const> inputs, std::span<void* const> outputs, void* scratch, int rank,
+                int64_t begin, int64_t end) const;
 
   struct Prepared;
 

@@ -90,7 +90,7 @@ KernelEntry matmul_entry(const std::string& op, BlockProduct kind) {
     std::string why;
     auto prepared = prepare_product(kind, node, threads, &why);
     if (!prepared) internal_error("matmul_entry", "a product was chosen and then refused: " + why);
-    return product_kernel(std::move(prepared));
+    return product_kernel(std::move(prepared), node.inputs.size() > 2);
   };
   entry.scratch = [kind](const NodeSignature& node, int threads) { return ask(kind, node, threads).scratch_bytes; };
   entry.may_alias = [](const NodeSignature& node) -> std::vector<std::pair<int, int>> {

@@ -23,6 +23,7 @@ constexpr int64_t kBufferedColumns = 512;   // of a block of sums
 constexpr int64_t kTileColumns = 256;       // the same of tiles
 constexpr int64_t kTileStrips = 8;          // of a block of rows of tiles
 constexpr int64_t kPackedColumns = 128;     // least columns that are worth packing rows for
+constexpr int64_t kResultBytes = 256 << 10;  // of a block of rows that an epilogue reads again
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 int64_t round_down(int64_t value, int64_t step) { return std::max(step, value / step * step); }
@@ -45,6 +46,7 @@ struct Operands {
   const void* extra;
   char* out;
   char* scratch;
+  const KernelContext* context;
 };
 
 }  // namespace
@@ -54,6 +56,7 @@ struct PreparedMatmul::Parts {
   HopperType hopper = HopperType::kBf16;
   MatmulForm form;
   DType bias = DType::kF32;
+  std::optional<Epilogue> epilogue;
   BlockedMatrix blocked;  // how b is read: blocked by the caller, or into scratch
   int threads = 1;
   bool whole_products = false;  // each thread takes products of the batch for itself
@@ -82,7 +85,8 @@ struct PreparedMatmul::Parts {
   }
   int64_t rank_bytes() const { return a_bytes + sums_bytes + gemm_bytes; }
   int64_t blocked_copies() const { return form.blocked ? 0 : whole_products ? threads : 1; }
-  int64_t scratch_bytes() const { return blocked_copies() * blocked_bytes + threads * rank_bytes(); }
+  int64_t epilogue_at() const { return blocked_copies() * blocked_bytes + threads * rank_bytes(); }
+  int64_t scratch_bytes() const { return epilogue_at() + (epilogue ? epilogue->scratch_bytes() : 0); }
 
   void choose_blocks();
   bool make_gemms(std::string* why);
@@ -124,6 +128,10 @@ void PreparedMatmul::Parts::choose_blocks() {
   if (copies_a)
     row_block = std::clamp<int64_t>(round_down(kBlockBytes / std::max<int64_t>(1, form.k * element()), 16), 64, 256);
   if (buffered) row_block = std::min<int64_t>(row_block, 128);
+  if (epilogue && !by_columns) {
+    const int64_t row_bytes = form.n * static_cast<int64_t>(size_of(form.output.dtype));
+    row_block = std::min(row_block, round_down(kResultBytes / std::max<int64_t>(1, row_bytes), 2 * kRowGrain));
+  }
   // Tiles go through k in passes: what a pass reads of a fits, and each block of b serves as many rows as it can.
   if (kind == BlockProduct::kTiles) {
     const int64_t strips = (row_share(0).size() + kAmxRows - 1) / kAmxRows,
@@ -281,6 +289,9 @@ void PreparedMatmul::Parts::product(int64_t index, Range rows, Range columns, in
     }
     for (int64_t j = columns.begin; j < columns.end; j += column_block)
       block(index, some, {j, std::min(columns.end, j + column_block)}, rank, b, block_a, at);
+    if (epilogue && !by_columns)
+      epilogue->apply(*at.context, at.scratch + epilogue_at(), rank, (index * form.m + some.begin) * form.n,
+                      (index * form.m + some.end) * form.n);
   }
 }
 
@@ -369,7 +380,7 @@ std::optional<BlockedMatrix> PreparedMatmul::preferred_blocking(BlockProduct kin
 
 std::unique_ptr<PreparedMatmul> PreparedMatmul::make(BlockProduct kind, const MatmulForm& form, DType bias,
                                                      const std::optional<BlockedMatrix>& blocked, int threads,
-                                                     std::string* why) {
+                                                     std::string* why, std::optional<Epilogue> epilogue) {
   const auto refuse = [&](const std::string& reason) {
     if (why) *why = reason;
     return nullptr;
@@ -394,6 +405,7 @@ std::unique_ptr<PreparedMatmul> PreparedMatmul::make(BlockProduct kind, const Ma
   parts->bias = form.has_bias ? bias : DType::kF32;
   parts->blocked = *preferred;
   parts->threads = threads;
+  if (epilogue && !epilogue->empty()) parts->epilogue = std::move(epilogue);
   if (kind == BlockProduct::kHopper && halves) {
     parts->hopper = HopperType::kF16;
     parts->form.a.dtype = parts->form.b.dtype = DType::kBF16;  // so that they are copied as they are
@@ -405,36 +417,39 @@ std::unique_ptr<PreparedMatmul> PreparedMatmul::make(BlockProduct kind, const Ma
 }
 
 void PreparedMatmul::run(const void* a, const void* b, const void* extra, void* out, void* scratch,
-                         ThreadTeam& team) const {
+                         ThreadTeam& team, const KernelContext* context) const {
   if (team.size() != parts_->threads)
     internal_error("PreparedMatmul::run", "prepared for " + std::to_string(parts_->threads) +
                                               " threads got a team of " + std::to_string(team.size()));
   const Operands at{static_cast<const char*>(a), static_cast<const char*>(b), extra, static_cast<char*>(out),
-                    static_cast<char*>(scratch)};
+                    static_cast<char*>(scratch), context};
   if (parts_->whole_products)
     parts_->run_whole_products(at, team);
   else
     parts_->run(at, team);
+  if (parts_->epilogue && parts_->by_columns) parts_->epilogue->apply_to_all(*context, at.scratch + parts_->epilogue_at());
 }
 
 namespace {
 
 class ProductKernel : public Kernel {
  public:
-  explicit ProductKernel(std::unique_ptr<PreparedMatmul> product) : product_(std::move(product)) {}
+  ProductKernel(std::unique_ptr<PreparedMatmul> product, bool has_extra)
+      : product_(std::move(product)), has_extra_(has_extra) {}
   void run(const KernelContext& context) const override {
-    const void* extra = context.inputs.size() > 2 ? context.inputs[2] : nullptr;
-    product_->run(context.inputs[0], context.inputs[1], extra, context.outputs[0], context.scratch, context.team);
+    product_->run(context.inputs[0], context.inputs[1], has_extra_ ? context.inputs[2] : nullptr, context.outputs[0],
+                  context.scratch, context.team, &context);
   }
 
  private:
   std::unique_ptr<PreparedMatmul> product_;
+  bool has_extra_;
 };
 
 }  // namespace
 
-std::unique_ptr<Kernel> product_kernel(std::unique_ptr<PreparedMatmul> product) {
-  return std::make_unique<ProductKernel>(std::move(product));
+std::unique_ptr<Kernel> product_kernel(std::unique_ptr<PreparedMatmul> product, bool has_extra) {
+  return std::make_unique<ProductKernel>(std::move(product), has_extra);
 }
 
 }  // namespace ramet::kernel

@@ -7,6 +7,7 @@
 
 #include "ramet/base/thread_team.h"
 #include "ramet/kernel/cpu/blocking.h"
+#include "ramet/kernel/cpu/epilogue.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/ops/matmul.h"
 
@@ -29,17 +30,18 @@ enum class BlockProduct {
 class PreparedMatmul {
  public:
   /// Null, with the reason in `why`, when this kind does not take the product. `bias` is the type of input 2 of a
-  /// linear; `blocked` says how b is blocked if form.blocked.
+  /// linear; `blocked` says how b is blocked if form.blocked; `epilogue` follows each block of rows.
   static std::unique_ptr<PreparedMatmul> make(BlockProduct kind, const MatmulForm& form, DType bias,
                                               const std::optional<BlockedMatrix>& blocked, int threads,
-                                              std::string* why);
+                                              std::string* why, std::optional<Epilogue> epilogue = {});
   ~PreparedMatmul();
 
   int64_t scratch_bytes() const;
   /// oneDNN's name of the implementation, "tiles", "plain" or "hopper".
   const std::string& implementation() const;
-  /// `extra` is the bias or c, or null. out may be c.
-  void run(const void* a, const void* b, const void* extra, void* out, void* scratch, ThreadTeam& team) const;
+  /// `extra` is the bias or c, or null. out may be c. A product with an epilogue needs the context of its node.
+  void run(const void* a, const void* b, const void* extra, void* out, void* scratch, ThreadTeam& team,
+           const KernelContext* context = nullptr) const;
 
   /// The blocked layout of b that `make` with the same arguments reads without further work.
   static std::optional<BlockedMatrix> preferred_blocking(BlockProduct kind, const MatmulForm& form);
@@ -50,7 +52,7 @@ class PreparedMatmul {
   std::unique_ptr<Parts> parts_;
 };
 
-/// A kernel that is one product: of inputs 0 and 1, with the bias or c in input 2 where there is one.
-std::unique_ptr<Kernel> product_kernel(std::unique_ptr<PreparedMatmul> product);
+/// A kernel that is one product: of inputs 0 and 1, with the bias or c in input 2 where there is one (`has_extra`).
+std::unique_ptr<Kernel> product_kernel(std::unique_ptr<PreparedMatmul> product, bool has_extra);
 
 }  // namespace ramet::kernel

@@ -1,7 +1,9 @@
 #include <vector>
 
+#include "ramet/base/host_tensor.h"
 #include "ramet/kernel/reference/reference.h"
 #include "ramet/ops/convolution.h"
+#include "ramet/ops/epilogue.h"
 #include "ramet/ops/reduce_order.h"
 
 namespace ramet::kernel {
@@ -132,11 +134,31 @@ void run_filter_gradient(const ReferenceOperands& operands) {
       }
 }
 
+/// The result in memory of its own, then the epilogue as a node `map`.
+std::function<void(const ReferenceOperands&)> with_epilogue(void (*run)(const ReferenceOperands&)) {
+  return [run](const ReferenceOperands& operands) {
+    const NodeSignature& node = operands.node();
+    if (!has_epilogue(node)) return run(operands);
+    const NodeSignature bare = without_epilogue(node), map = epilogue_map(node);
+    std::vector<const void*> inputs;
+    for (int i = 0; i < operands.inputs(); ++i) inputs.push_back(operands.input_bytes(i));
+    HostTensor between(bare.outputs[0]);
+    void* const result = between.data.data();
+    ThreadTeam caller(1);
+    const KernelContext first{{inputs.data(), bare.inputs.size()}, {&result, 1}, nullptr, caller};
+    run({bare, first});
+    inputs.erase(inputs.begin(), inputs.begin() + std::ssize(bare.inputs));
+    inputs.insert(inputs.begin(), result);
+    void* const output = operands.output_bytes(0);
+    reference_backend().make(map, 1)->run({inputs, {&output, 1}, nullptr, caller});
+  };
+}
+
 }  // namespace
 
 void add_reference_convolution(Backend& backend) {
-  add_reference(backend, "convolution", run_forward);
-  add_reference(backend, "convolution_transposed", run_transposed);
+  add_reference(backend, "convolution", with_epilogue(run_forward));
+  add_reference(backend, "convolution_transposed", with_epilogue(run_transposed));
   add_reference(backend, "convolution_filter_grad", run_filter_gradient);
 }
 
