@@ -1,7 +1,8 @@
 // The convolutions of ResNet-50 on images of 224, in f32 and bf16, with the epilogues that prediction gives them:
 // the kernel, GF/s, the share of the peak that a plain loop of fused multiply-adds reaches on the same threads in the
 // same run, and last what all of them take together.
-//   build/bench/convolution [seconds per convolution, default 0.1] [f32 | bf16] [images, default 16] [kernel, as tiles: where it may]
+//   build/bench/convolution [seconds per convolution, default 0.1] [f32 | bf16] [images, default 16] [kernel, as tiles:
+//   where it may]
 #include <cstring>
 #include <string>
 
@@ -93,8 +94,7 @@ void run_one(const Case& one, DType dtype, ThreadTeam& team, double peak, double
     inputs.push_back(operands.emplace_back(std::make_unique<Buffer>(type.bytes()))->data());
   const Buffer out(node.outputs[0].bytes()), scratch(entry.scratch(node, team.size()));
   void* const to = out.data();
-  const double time =
-      best_time(team, budget, [&] { kernel->run({inputs, {&to, 1}, scratch.data(), team}); });
+  const double time = best_time(team, budget, [&] { kernel->run({inputs, {&to, 1}, scratch.data(), team}); });
   total.time += time * one.times, total.flops += flops * one.times;
   std::printf("%-4s %3ld x %4ld -> %4ld, %ldx%ld by %ld %-4s %7.3f ms %7.1f GF/s %5.1f%%  %d times  %s\n",
               std::string(name_of(dtype)).c_str(), one.extent, one.channels, one.filters, one.taps, one.taps,

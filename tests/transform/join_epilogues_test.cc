@@ -89,7 +89,8 @@ TEST_F(JoinEpilogues, OnlyElementsOfTheResultJoin) {
 
 TEST_F(JoinEpilogues, PartsAndKernelsAreAsked) {
   build.output("y", relu(convolved(x)));
-  const Graph refused = transform::join_epilogues(graph, [](const NodeSignature&, const NodeSignature&) { return false; });
+  const Graph refused =
+      transform::join_epilogues(graph, [](const NodeSignature&, const NodeSignature&) { return false; });
   EXPECT_EQ(refused.nodes().size(), 2u);
   Graph parts("parts");
   {

@@ -79,8 +79,10 @@ std::vector<Tensor> gradient_with(GradientContext& context,
   std::vector<Tensor> gradients(count);
   if (behind[0].valid()) {
     const Tensor between = behind[0];
-    GradientContext before{context.build, bare, inputs, {&result, 1}, {&between, 1},
-                           {context.needed.begin(), context.needed.begin() + static_cast<std::ptrdiff_t>(count)}};
+    GradientContext before{
+        context.build, bare,
+        inputs,        {&result, 1},
+        {&between, 1}, {context.needed.begin(), context.needed.begin() + static_cast<std::ptrdiff_t>(count)}};
     gradients = own(before);
   }
   gradients.insert(gradients.end(), behind.begin() + 1, behind.end());
@@ -109,8 +111,8 @@ NodeSignature epilogue_map(const NodeSignature& node) {
   map.name = node.name;
   map.inputs = bare.outputs;
   map.inputs.insert(map.inputs.end(), node.inputs.begin() + std::ssize(bare.inputs), node.inputs.end());
-  const DType given = node.attributes.has("epilogue_dtype") ? node.attributes.get_dtype("epilogue_dtype")
-                                                            : bare.outputs[0].dtype;
+  const DType given =
+      node.attributes.has("epilogue_dtype") ? node.attributes.get_dtype("epilogue_dtype") : bare.outputs[0].dtype;
   map.attributes = {{"program", program_of(node).text()},
                     {"shape", bare.outputs[0].shape.dims()},
                     {"dtypes", std::string(name_of(given))}};
@@ -119,7 +121,9 @@ NodeSignature epilogue_map(const NodeSignature& node) {
 }
 
 std::optional<Attributes> epilogue_attributes(const NodeSignature& node, const NodeSignature& map, int input) {
-  if (has_epilogue(node) || (map.op->name != "map" && map.op->map_op.empty()) || map.outputs.size() != 1 || map.outputs[0].shape != node.outputs[0].shape) return {};
+  if (has_epilogue(node) || (map.op->name != "map" && map.op->map_op.empty()) || map.outputs.size() != 1 ||
+      map.outputs[0].shape != node.outputs[0].shape)
+    return {};
   MapProgram program = map_program_of(map);
   if (!refusal(program).empty()) return {};
   // The result becomes input 0; those before it move up by one.
@@ -139,7 +143,8 @@ void take_epilogues(OpDef& op) {
   op.max_inputs = -1;
   op.attributes.push_back(
       optional_attribute("epilogue", Kind::kString, "map program behind the result; its further inputs come last"));
-  op.attributes.push_back(optional_attribute("epilogue_dtype", Kind::kDType, "element type that the epilogue gives (that of the result)"));
+  op.attributes.push_back(
+      optional_attribute("epilogue_dtype", Kind::kDType, "element type that the epilogue gives (that of the result)"));
   op.infer = [own = own.infer, most, least](const NodeSignature& node) {
     if (has_epilogue(node)) return infer_with(node);
     const auto count = static_cast<int>(node.inputs.size());

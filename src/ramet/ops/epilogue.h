@@ -11,7 +11,8 @@ namespace ramet::ops {
 // program and of a node `map` behind it. Kernels compute it while the result is in their caches. The attribute
 // `epilogue` is the program's text. Input 0 of the program is the result, in the result's type; the other inputs are
 // the node's last ones. They broadcast to the result's shape. The attribute `epilogue_dtype` is the element
-// type of the program's only output (absent: that of the result); the output is not summed. A program that draws random numbers is no epilogue.
+// type of the program's only output (absent: that of the result); the output is not summed. A program that draws random
+// numbers is no epilogue.
 
 /// Most inputs of such a program.
 inline constexpr int kMostEpilogueInputs = 16;

@@ -94,7 +94,7 @@ class Joiner {
 
   const Graph& graph_;
   const TakesEpilogue& takes_;
-  std::vector<Joined> joined_;   // of each node
+  std::vector<Joined> joined_;  // of each node
   std::vector<bool> left_out_;  // nodes that have become part of another
 };
 

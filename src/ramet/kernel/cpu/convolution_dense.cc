@@ -101,8 +101,7 @@ struct DenseConvolution::Parts {
   void size_scratch();
   Own own(char* scratch, int rank) const;
   void fill_table(const Box& box, const PixelView& view, char* out, int64_t begin, int64_t end, const Own& own) const;
-  void compute(const KernelContext& context, const PixelView& view, const uint32_t* panels, char* out,
-               int rank) const;
+  void compute(const KernelContext& context, const PixelView& view, const uint32_t* panels, char* out, int rank) const;
   void tile(const Box& box, int64_t item, int64_t row, int64_t rows, const Own& own, const uint32_t* panels,
             const void* bias) const;
   void by_vectors(const Box& box, int64_t first, int64_t last, int64_t rows, const Own& own, const uint32_t* panels,
@@ -215,7 +214,8 @@ void DenseConvolution::Parts::fill_table(const Box& box, const PixelView& view, 
                                          const Own& own) const {
   find_reads(box.box, view, own.zeros, begin, end, block, own.reads);
   find_results(box.box, result_extents(), begin, end, own.results);
-  for (int64_t i = 0; i < end - begin; ++i) own.outs[i] = out + own.results[i] * results() * out_size();
+  const int64_t bytes = results() * out_size();
+  for (int64_t i = 0; i < end - begin; ++i) own.outs[i] = out + own.results[i] * bytes;
 }
 
 /// Rows [row, row + rows) of the block by one panel of one group.
@@ -357,9 +357,7 @@ DenseConvolution::DenseConvolution(const NodeSignature& node, int threads) : par
 }
 DenseConvolution::~DenseConvolution() = default;
 
-int64_t DenseConvolution::scratch_bytes() const {
-  return parts_->epilogue_at() + parts_->epilogue->scratch_bytes();
-}
+int64_t DenseConvolution::scratch_bytes() const { return parts_->epilogue_at() + parts_->epilogue->scratch_bytes(); }
 
 const BlockedFilter& DenseConvolution::filter() const { return parts_->filter; }
 

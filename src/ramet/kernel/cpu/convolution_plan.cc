@@ -19,14 +19,32 @@ struct Walk {
     }
     sample = index;
   }
-  void next() {
-    for (size_t d = 3; d-- > 0;) {
+  /// Positions from this one on in its row of the last dimension.
+  int64_t left() const { return box.dims[2].count - at[2]; }
+  /// Goes on by so many positions, at most `left()`.
+  void skip(int64_t positions) {
+    at[2] += positions;
+    if (at[2] < box.dims[2].count) return;
+    at[2] = 0;
+    for (size_t d = 2; d-- > 0;) {
       if (++at[d] < box.dims[d].count) return;
       at[d] = 0;
     }
     ++sample;
   }
 };
+
+/// Where `count` positions of a row read, the first one at `first`, each `step` behind the one before it; no `row`:
+/// beyond the borders.
+void find_row(const char* row, int64_t first, int64_t step, int64_t width, int64_t pixel_bytes, const char* zeros,
+              int64_t count, const char** out) {
+  const int64_t from = first < 0 ? (-first + step - 1) / step : 0,
+                to = first < width ? (width - 1 - first) / step + 1 : 0;
+  const int64_t begin = row ? std::min(from, count) : count, end = std::clamp(to, begin, count);
+  std::fill(out, out + begin, zeros);
+  for (int64_t i = begin; i < end; ++i) out[i] = row + (first + i * step) * pixel_bytes;
+  std::fill(out + end, out + count, zeros);
+}
 
 }  // namespace
 
@@ -68,22 +86,25 @@ void find_reads(const PositionBox& box, const PixelView& view, const char* zeros
                 int64_t stride, const char** out) {
   Walk walk(box, begin);
   const auto& [depth, height, width] = view.extents;
-  for (int64_t i = begin; i < end; ++i, ++out, walk.next()) {
-    const char** to = out;
-    const int64_t from_x = walk.at[2] * box.dims[2].read_step;
-    for (const TapRead& z : box.dims[0].taps) {
-      const int64_t at_z = walk.at[0] * box.dims[0].read_step + z.offset;
-      for (const TapRead& y : box.dims[1].taps) {
-        const int64_t at_y = walk.at[1] * box.dims[1].read_step + y.offset;
+  const auto& [dz, dy, dx] = box.dims;
+  for (int64_t i = begin; i < end;) {
+    const int64_t count = std::min(end - i, walk.left());
+    const char** to = out + (i - begin);
+    for (const TapRead& z : dz.taps) {
+      const int64_t at_z = walk.at[0] * dz.read_step + z.offset;
+      for (const TapRead& y : dy.taps) {
+        const int64_t at_y = walk.at[1] * dy.read_step + y.offset;
         const bool inside = at_z >= 0 && at_z < depth && at_y >= 0 && at_y < height;
-        const char* row = view.data + ((walk.sample * depth + at_z) * height + at_y) * width * view.pixel_bytes;
-        for (const TapRead& x : box.dims[2].taps) {
-          const int64_t at_x = from_x + x.offset;
-          *to = inside && at_x >= 0 && at_x < width ? row + at_x * view.pixel_bytes : zeros;
+        const char* row =
+            inside ? view.data + ((walk.sample * depth + at_z) * height + at_y) * width * view.pixel_bytes : nullptr;
+        for (const TapRead& x : dx.taps) {
+          find_row(row, walk.at[2] * dx.read_step + x.offset, dx.read_step, width, view.pixel_bytes, zeros, count, to);
           to += stride;
         }
       }
     }
+    walk.skip(count);
+    i += count;
   }
 }
 
@@ -91,8 +112,13 @@ void find_results(const PositionBox& box, const std::array<int64_t, 3>& extents,
                   int64_t* out) {
   Walk walk(box, begin);
   const auto place = [&](size_t d) { return box.dims[d].first + walk.at[d] * box.dims[d].step; };
-  for (int64_t i = begin; i < end; ++i, ++out, walk.next())
-    *out = ((walk.sample * extents[0] + place(0)) * extents[1] + place(1)) * extents[2] + place(2);
+  while (begin < end) {
+    const int64_t count = std::min(end - begin, walk.left());
+    const int64_t first = ((walk.sample * extents[0] + place(0)) * extents[1] + place(1)) * extents[2] + place(2);
+    for (int64_t i = 0; i < count; ++i) *out++ = first + i * box.dims[2].step;
+    walk.skip(count);
+    begin += count;
+  }
 }
 
 }  // namespace ramet::kernel

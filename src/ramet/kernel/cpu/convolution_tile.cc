@@ -38,6 +38,42 @@ HWY_INLINE void Step(const char* const (&a)[kRows], int64_t at, const float* b, 
   }
 }
 
+/// Rows of sums, `t.width` apart, as `t.out` wants them.
+template <class T>
+void StoreRows(const ConvolutionTile& t, const float* sums) {
+  for (int64_t i = 0; i < t.rows; ++i)
+    walk_vectors(t.columns, [&](int64_t j, int64_t count) {
+      const Vf sum = hn::LoadU(Df(), sums + i * t.width + j);
+      store_part(t.bias ? hn::Add(sum, load_part(t.bias + j, count)) : sum,
+                 reinterpret_cast<T*>(t.out[i] + t.out_offset) + j, count);
+    });
+}
+
+template <int kRows, int kVectors>
+HWY_INLINE void Finish(const ConvolutionTile& t, const Vf (&sums)[kRows][kVectors]) {
+  const Df d;
+  if (t.out && t.columns == t.width && t.type == DType::kF32) {
+    RAMET_UNROLL
+    for (int j = 0; j < kVectors; ++j) {
+      const Vf bias = t.bias ? hn::LoadU(d, t.bias + j * kLanes) : hn::Zero(d);
+      RAMET_UNROLL
+      for (int i = 0; i < kRows; ++i)
+        hn::StoreU(t.bias ? hn::Add(sums[i][j], bias) : sums[i][j], d,
+                   reinterpret_cast<float*>(t.out[i] + t.out_offset) + j * kLanes);
+    }
+    return;
+  }
+  HWY_ALIGN float rows[kRows * kVectors * kLanes];
+  float* to = t.out ? rows : t.sums;
+  RAMET_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    RAMET_UNROLL
+    for (int j = 0; j < kVectors; ++j) hn::StoreU(sums[i][j], d, to + i * t.width + j * kLanes);
+  }
+  if (!t.out) return;
+  t.type == DType::kF32 ? StoreRows<float>(t, rows) : StoreRows<Bf16>(t, rows);
+}
+
 template <int kRows, int kVectors>
 void Tile(const ConvolutionTile& t) {
   const Df d;
@@ -54,21 +90,7 @@ void Tile(const ConvolutionTile& t) {
     const auto* b = reinterpret_cast<const float*>(t.panel + t.tap_units[tap]);
     for (int64_t k = 0; k < t.units; ++k) Step<kRows, kVectors>(a, 4 * k, b + k * kVectors * kLanes, sums);
   }
-  for (int i = 0; i < kRows; ++i)
-    for (int j = 0; j < kVectors; ++j) {
-      if (!t.out) {
-        hn::StoreU(sums[i][j], d, t.sums + i * t.width + j * kLanes);
-        continue;
-      }
-      const int64_t left = t.columns - j * kLanes;
-      if (left <= 0) continue;
-      const Vf value = t.bias ? hn::Add(sums[i][j], load_part(t.bias + j * kLanes, left)) : sums[i][j];
-      char* to = t.out[i] + t.out_offset;
-      if (t.type == DType::kF32)
-        store_part(value, reinterpret_cast<float*>(to) + j * kLanes, left);
-      else
-        store_part(value, reinterpret_cast<Bf16*>(to) + j * kLanes, left);
-    }
+  Finish<kRows, kVectors>(t, sums);
 }
 
 template <int kRows, int kVectors>
@@ -87,8 +109,11 @@ void Strip(const StripTile& t) {
     const auto* b = reinterpret_cast<const float*>(t.b + t.b_rows[s] * t.b_row);
     for (int64_t k = 0; k < t.units; ++k) Step<kRows, kVectors>(a, 4 * k * t.a_step, b + k * t.b_step, sums);
   }
-  for (int i = 0; i < kRows; ++i)
+  RAMET_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    RAMET_UNROLL
     for (int j = 0; j < kVectors; ++j) hn::StoreU(sums[i][j], d, t.c + i * t.c_stride + j * kLanes);
+  }
 }
 
 template <int kVectors, int kMost, class T>

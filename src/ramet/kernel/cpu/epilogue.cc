@@ -17,8 +17,8 @@ Epilogue::Epilogue(const NodeSignature& node, int threads) {
   const NodeSignature map = epilogue_map(node);
   own_inputs_ = static_cast<int>(node.inputs.size() - map.inputs.size() + 1);
   elements_ = map.outputs[0].elements();
-  evaluator_ = std::make_unique<cpu::MapEvaluator>(map_program_of(map), map_space_of(map), map.inputs, map.outputs,
-                                                   threads);
+  evaluator_ =
+      std::make_unique<cpu::MapEvaluator>(map_program_of(map), map_space_of(map), map.inputs, map.outputs, threads);
 }
 
 void Epilogue::apply(const KernelContext& context, void* scratch, int rank, int64_t begin, int64_t end) const {
@@ -33,9 +33,8 @@ void Epilogue::apply(const KernelContext& context, void* scratch, int rank, int6
 void Epilogue::apply_to_all(const KernelContext& context, void* scratch) const {
   if (empty()) return;
   constexpr int64_t kGrain = 4096;  // least elements that are worth a thread's waking
-  context.team.split(elements_, kGrain, [&](int64_t begin, int64_t end, int rank) {
-    apply(context, scratch, rank, begin, end);
-  });
+  context.team.split(elements_, kGrain,
+                     [&](int64_t begin, int64_t end, int rank) { apply(context, scratch, rank, begin, end); });
 }
 
 std::string refuse_epilogue(const NodeSignature& node) {

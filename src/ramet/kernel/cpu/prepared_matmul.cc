@@ -17,12 +17,12 @@ namespace ramet::kernel {
 namespace {
 
 constexpr int64_t kAlign = 64;
-constexpr int64_t kRowGrain = 16;           // threads' shares of rows are cut at multiples of it
-constexpr int64_t kBlockBytes = 512 << 10;  // of a copied block of a: half of a second-level cache
-constexpr int64_t kBufferedColumns = 512;   // of a block of sums
-constexpr int64_t kTileColumns = 256;       // the same of tiles
-constexpr int64_t kTileStrips = 8;          // of a block of rows of tiles
-constexpr int64_t kPackedColumns = 128;     // least columns that are worth packing rows for
+constexpr int64_t kRowGrain = 16;            // threads' shares of rows are cut at multiples of it
+constexpr int64_t kBlockBytes = 512 << 10;   // of a copied block of a: half of a second-level cache
+constexpr int64_t kBufferedColumns = 512;    // of a block of sums
+constexpr int64_t kTileColumns = 256;        // the same of tiles
+constexpr int64_t kTileStrips = 8;           // of a block of rows of tiles
+constexpr int64_t kPackedColumns = 128;      // least columns that are worth packing rows for
 constexpr int64_t kResultBytes = 256 << 10;  // of a block of rows that an epilogue reads again
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
@@ -416,18 +416,19 @@ std::unique_ptr<PreparedMatmul> PreparedMatmul::make(BlockProduct kind, const Ma
   return std::unique_ptr<PreparedMatmul>(new PreparedMatmul(std::move(parts)));
 }
 
-void PreparedMatmul::run(const void* a, const void* b, const void* extra, void* out, void* scratch,
-                         ThreadTeam& team, const KernelContext* context) const {
+void PreparedMatmul::run(const void* a, const void* b, const void* extra, void* out, void* scratch, ThreadTeam& team,
+                         const KernelContext* context) const {
   if (team.size() != parts_->threads)
     internal_error("PreparedMatmul::run", "prepared for " + std::to_string(parts_->threads) +
                                               " threads got a team of " + std::to_string(team.size()));
-  const Operands at{static_cast<const char*>(a), static_cast<const char*>(b), extra, static_cast<char*>(out),
-                    static_cast<char*>(scratch), context};
+  const Operands at{static_cast<const char*>(a), static_cast<const char*>(b), extra,
+                    static_cast<char*>(out),     static_cast<char*>(scratch), context};
   if (parts_->whole_products)
     parts_->run_whole_products(at, team);
   else
     parts_->run(at, team);
-  if (parts_->epilogue && parts_->by_columns) parts_->epilogue->apply_to_all(*context, at.scratch + parts_->epilogue_at());
+  if (parts_->epilogue && parts_->by_columns)
+    parts_->epilogue->apply_to_all(*context, at.scratch + parts_->epilogue_at());
 }
 
 namespace {
