@@ -8,7 +8,8 @@ Each round runs Ramet and every configuration of PyTorch Geometric once, each as
 median of its steps; a ratio is that of medians over rounds, beside the fastest of the peer's. The peer's batches are put
 together before its first step, with weights of edges, distances and self loops in the data, so that its figure is of
 computation alone; Ramet's loader makes each batch while the step before it runs, and is part of Ramet's figure. The
-peer's threads are bound. sage-sampled is beside DGL, sampling included: it needs --dgl (bench/peers/dgl_sage.py). FOLDER holds the folders planetoid, tudatasets and qm9. Needs the peers (scripts/setup.sh
+peer's threads are bound. sage-sampled is beside DGL, sampling included: it needs --dgl (bench/peers/dgl_sage.py). nbfnet-v1
+is beside its authors' code: it needs --nbfnet (bench/peers/nbfnet_pyg.py). FOLDER holds the folders planetoid, tudatasets, kg and qm9. Needs the peers (scripts/setup.sh
 --peers) and torch_geometric.
 """
 
@@ -30,6 +31,7 @@ SETS = {
     "cora": (["planetoid", "planetoid", "--name", "cora"], "normalise=x,self-loops,gcn"),
     "dblp": (["npz", "planetoid/dblp.npz"], "no-loops,self-loops,gcn"),
     "nci1": (["tu", "tudatasets/NCI1"], ""),
+    "fb237_v1": (["triples", "kg/grail/fb237_v1"], ""),
     "qm9": (["qm9", "qm9"], "sample=20000:1,radius=10"),
 }
 
@@ -59,13 +61,16 @@ CASES = {
     "gin-nci1": Case("nci1", "gin-nci1", {"data.graphs.batch": "count:128", "model.graph.hidden": 64, **SPLITLESS},
                      ["--kind", "gin", "--layers", 4, "--hidden", 64, "--batch", 128], BATCHES),
     "sage-sampled": Case("dblp", "gcn-cora", SAGE, ["--seeds", 512, "--fanout", "10,10", "--hidden", 64], {"dgl": []}),
+    "nbfnet-v1": Case("fb237_v1", "nbfnet-fb15k237-v1", {"data.triples.split": "edge.split"}, [], {"authors' messages": [],
+                      "authors' kernel": ["--rspmm"]}),
     "schnet-exact": Case("qm9", "schnet-qm9", SCHNET | {"model.graph.filter_points": 0}, SCHNET_PEER, BATCHES),
     "schnet-table": Case("qm9", "schnet-qm9", SCHNET | {"model.graph.filter_points": 1024}, SCHNET_PEER, BATCHES),
 }
 
 
 def ramet_command(case, steps, threads):
-    settings = {"train.epochs": None, "data.graphs.set": case.set, "train.evaluation.every": 0, "train.schedule.kind": "constant",
+    key = "data.triples.set" if case.recipe.startswith("nbfnet") else "data.graphs.set"
+    settings = {"train.epochs": None, key: case.set, "train.evaluation.every": 0, "train.schedule.kind": "constant",
                 "system.every": 0, **case.settings}
     words = [f"--set={key}={value}" for key, value in settings.items() if value is not None]
     return ["build/ramet", "train", f"examples/{case.recipe}.toml", *words, "--steps", steps, "--threads", threads, "--run-dir",
@@ -83,6 +88,9 @@ def measure_ramet(case, args, processors):
 def peer_command(case, runner, args):
     if runner == "dgl":
         return [args.dgl, "bench/peers/dgl_sage.py", "--set", case.set, *case.peer, "--steps", args.steps, "--threads", args.threads]
+    if runner.startswith("authors'"):
+        return [sys.executable, "bench/peers/nbfnet_pyg.py", "--code", args.nbfnet, "--set", case.set, *case.runners[runner], "--steps",
+                args.steps, "--threads", args.threads]
     return [sys.executable, "bench/peers/torch_graph_train.py", "--set", case.set, *case.peer, *case.runners[runner], "--steps",
             args.steps, "--threads", args.threads]
 
@@ -129,6 +137,7 @@ def main():
     parser.add_argument("--only", choices=list(CASES), action="append")
     parser.add_argument("--without", action="append", default=[], help="leave out a configuration of the peer: compiled, for one")
     parser.add_argument("--dgl", default="", help="python of an environment with DGL, for sage-sampled")
+    parser.add_argument("--nbfnet", default="", help="a clone of github.com/KiddoZhu/NBFNet-PyG, for nbfnet-v1")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--threads", type=int, default=2)
@@ -138,7 +147,8 @@ def main():
     prepare(args.data)
     if args.prepare:
         return 0
-    names = args.only or [name for name, case in CASES.items() if args.dgl or "dgl" not in case.runners]
+    names = args.only or [name for name, case in CASES.items()
+                          if (args.dgl or "dgl" not in case.runners) and (args.nbfnet or name != "nbfnet-v1")]
     if args.warm:
         args.steps = 1
         for name in names:

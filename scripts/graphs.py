@@ -5,7 +5,7 @@ usage: scripts/graphs.py [--data DIR] [--only TEXT] [--seeds N] [--full] [--work
 
 Every training that ends adds a line to results.jsonl in the work folder. A later call reads the file and does only what
 is missing, so the script may be interrupted at any time. DIR (default: RAMET_DATA) holds the folders planetoid,
-tudatasets, qm9 and moleculenet (whose figures need what `make molecules` builds). --seeds N takes N seeds where a protocol has more; --full adds the runs that take hours.
+tudatasets, kg, qm9 and moleculenet (whose figures need what `make molecules` builds). --seeds N takes N seeds where a protocol has more; --full adds the runs that take hours.
 """
 import argparse
 import json
@@ -25,9 +25,10 @@ FOLDS = 10
 class Figure:
     """One row: a recipe, what it learns from, how many trainings, and what others publish."""
 
-    def __init__(self, name, recipe, graphs, settings, runs, metric, published, each=None, full=False):
-        self.name, self.recipe, self.set, self.settings, self.runs = name, recipe, graphs, settings, runs
+    def __init__(self, name, recipe, graphs, settings, runs, metric, published, each=None, full=False, keys=("data.graphs.set",)):
+        self.name, self.recipe, self.sets, self.settings, self.runs = name, recipe, graphs.split(), settings, runs
         self.metric, self.published, self.each, self.full = metric, published, each or {}, full
+        self.keys = keys  # of the sets, in their order
 
     def settings_of(self, run):
         """Settings of one training; those of a fold name the fold."""
@@ -48,6 +49,7 @@ SETS = {
     "citeseer": planetoid("citeseer"),
     "nci1": (["tu", "tudatasets/NCI1", "--splits", "tudatasets/splits/NCI1_splits.json"], ""),
     "proteins": (["tu", "tudatasets/PROTEINS", "--splits", "tudatasets/splits/PROTEINS_full_splits.json"], ""),
+    **{name: (["triples", f"kg/grail/{name}"], "") for name in ("fb237_v1", "fb237_v1_ind", "fb237_v2", "fb237_v2_ind")},
     "qm9-small": (["qm9", "qm9"], "sample=24000:1,radius=10,split=20000:2000:2000:1"),
     "qm9": (["qm9", "qm9"], "radius=10,split=110000:10000:10831:1"),
 } | {f"{name}-{seed}": molecules(file, column, split.format(seed=seed)) for seed in range(5) for name, file, column, split in (
@@ -65,6 +67,8 @@ SMALL = {"model.graph.layers": 3, "model.graph.hidden": 64, "model.graph.gaussia
          "train.epochs": 30, "train.evaluation.every": 1000000, "train.evaluation.batches": 100,
          "train.schedule.warmup_steps": 500, "data.graphs.held_out": "test"}
 ENERGY = {"data.graphs.columns": 12}
+# The weights of the last step, on the graph whose entities training has not seen.
+PATHS = {"data.triples.held_out": "test", "train.evaluation.every": 1000000, "train.checkpoint.every": 1000000}
 FIGURES = [
     Figure("GCN, Cora", "gcn-cora", "cora", NODES, 100, "accuracy", "81.5 % +- 0.6 (Fey and Lenssen, arXiv 1903.02428)"),
     Figure("GCN, Citeseer", "gcn-cora", "citeseer", NODES, 100, "accuracy", "71.1 % +- 0.7 (Fey and Lenssen)"),
@@ -78,6 +82,9 @@ FIGURES = [
              "train.evaluation.batches": 100}, 5, "squared", f"{published} (MoleculeNet); {chemprop} (chemprop)")
       for name, published, chemprop in (("ESOL", "0.58 +- 0.03", "0.555 +- 0.047"), ("FreeSolv", "1.15 +- 0.12", "1.075 +- 0.054"),
                                         ("Lipophilicity", "0.655 +- 0.036", "0.555 +- 0.023"))),
+    *(Figure(f"NBFNet, inductive FB15k-237 {split}", "nbfnet-fb15k237-v1", f"fb237_{split} fb237_{split}_ind", PATHS, 3,
+             "hits@10_of_50", published, keys=("data.triples.set", "data.triples.ranked_set"))
+      for split, published in (("v1", "83.4 % (Zhu et al., arXiv 2106.06935)"), ("v2", "94.9 % (Zhu et al.)"))),
     Figure("SchNet, QM9 gap, 20,000 molecules", "schnet-qm9", "qm9-small", SMALL, 3, "absolute", "none of this size"),
     Figure("SchNet, QM9 U0, 20,000 molecules", "schnet-qm9", "qm9-small", SMALL | ENERGY, 3, "absolute", "none of this size"),
     Figure("SchNet, QM9 gap, 110,000 molecules, 100 epochs", "schnet-qm9", "qm9",
@@ -102,7 +109,7 @@ def train(figure, run, graphs, work, program, threads):
     """Trains once; gives the last evaluation and the seconds that all took."""
     folder = work / "run"
     shutil.rmtree(folder, ignore_errors=True)
-    settings = {"data.graphs.set": graphs, "system.every": 0, **figure.settings_of(run)}
+    settings = {**dict(zip(figure.keys, graphs)), "system.every": 0, **figure.settings_of(run)}
     words = [f"--set={key}={value}" for key, value in settings.items()]
     start = time.monotonic()
     done = subprocess.run([str(program), "train", str(ROOT / "examples" / f"{figure.recipe}.toml"), *words, "--threads", str(threads),
@@ -124,7 +131,8 @@ def tell(figures, results):
             values = [math.sqrt(value) for value in values]
         spread = statistics.stdev(values) if len(values) > 1 else 0
         mean = statistics.mean(values)
-        here = {"accuracy": f"{100 * mean:.1f} % +- {100 * spread:.1f}", "squared": f"RMSE {mean:.3f} +- {spread:.3f}",
+        share = f"{100 * mean:.1f} % +- {100 * spread:.1f}"
+        here = {"accuracy": share, "hits@10_of_50": share, "squared": f"RMSE {mean:.3f} +- {spread:.3f}",
                 "absolute": f"{1000 * mean:.1f} meV +- {1000 * spread:.1f}"}[figure.metric]
         print(f"| {figure.name} | {len(values)} | {here} | {figure.published} |")
 
@@ -152,7 +160,7 @@ def main():
             for run in range(min(figure.runs, args.seeds)):
                 if (figure.name, run) in results:
                     continue
-                graphs = prepare(figure.set.format(run=run), data, work, args.program)
+                graphs = [prepare(each.format(run=run), data, work, args.program) for each in figure.sets]
                 value, seconds = train(figure, run, graphs, work, args.program, args.threads)
                 results[figure.name, run] = value
                 with open(log, "a", encoding="utf-8") as file:

@@ -475,6 +475,92 @@ void add_pair_cases(std::vector<OpCase>& cases) {
   both("box", "box", {rows({2, 4, 20}), columns({2, 6, 20}), grid({2, 4, 20}, 0.4, 0.4, 3)});
 }
 
+/// Edges with relations, as operands: source, relation, ptr.
+std::vector<CaseInput> path_lists(int64_t edges, const Lists& lists, Numbers relation) {
+  relation.resize(static_cast<size_t>(lists.batch * edges), 99);
+  return {given(kI32, {lists.batch, edges}, lists.source), given(kI32, {lists.batch, edges}, std::move(relation)),
+          lists.pointers()};
+}
+
+void add_paths_by_hand(std::vector<OpCase>& cases) {
+  Lists lists{
+      .targets = 3, .sources = 3, .edges = 4, .source = {}, .ptr = {}, .target = {}, .by_source = {}, .source_ptr = {}};
+  lists.add({{1, 0}, {2, 0}, {0, 2}});
+  const std::vector<CaseInput> inputs = with({given(kF32, {1, 3, 2}, {0.5, 100, 7, 8, 0, 0}),
+                                              given(kF32, {1, 3, 2}, {1, 2, 3, 4, 5, 6}),
+                                              given(kF32, {1, 2, 2}, {1, 10, 2, -1})},
+                                             path_lists(4, lists, {1, 0, 1}));
+  const auto add = [&](const std::string& op, const std::string& message, std::vector<Numbers> expected) {
+    cases.push_back({.op = op,
+                     .name = message + "_by_hand",
+                     .inputs = inputs,
+                     .attributes = {{"message", message}},
+                     .expected = std::move(expected),
+                     .gradient_outputs = op == "path_sum" ? std::vector<int>{} : std::vector<int>{0, 1, 2, 3},
+                     .low_types = false});
+  };
+  add("path_sum", "product", {{11.5, 156, 7, 8, 2, -2}});
+  add("path_sum", "sum", {{11.5, 119, 7, 8, 3, 1}});
+  add("path_sum", "rotation", {{-44.5, 161, 7, 8, 4, 3}});
+  add("path_statistics", "product",
+      {{11.5, 156, 7, 8, 2, -2},
+       {61.25, 13616, 49, 64, 4, 4},
+       {6, 100, 7, 8, 2, 0},
+       {0.5, -4, 7, 8, 0, -2},
+       {0, -1, -1, -1, 2, -1},
+       {-1, 0, -1, -1, -1, 2}});
+}
+
+/// Case `number` of drawn graphs with relations; of the last the features fill vectors and leave some over.
+void add_drawn_paths(std::vector<OpCase>& cases, int64_t number) {
+  const RandomStream stream(9, RandomPurpose::kSampling, 77, static_cast<uint64_t>(number));
+  uint64_t drawn = 0;
+  const auto below = [&](int64_t bound) {
+    return static_cast<int64_t>(stream.block(drawn++)[0] % static_cast<uint64_t>(bound));
+  };
+  const bool wide = number == 4;
+  const int64_t nodes = number == 0 ? 1 : 2 + below(5), edges = number == 0 ? 0 : 3 + below(8), relations = 1 + below(3);
+  Lists lists{.batch = 1 + below(2),
+              .targets = nodes,
+              .sources = nodes,
+              .edges = edges,
+              .source = {},
+              .ptr = {},
+              .target = {},
+              .by_source = {},
+              .source_ptr = {}};
+  Numbers relation;
+  for (int64_t b = 0; b < lists.batch; ++b) {
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (int64_t e = edges == 0 ? 0 : below(edges + 1); e > 0; --e) pairs.emplace_back(below(nodes), below(nodes));
+    std::sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& c) { return a.second < c.second; });
+    for (size_t e = 0; e < pairs.size(); ++e) relation.push_back(static_cast<double>(below(relations)));
+    relation.resize(static_cast<size_t>((b + 1) * edges), 99);
+    lists.add(pairs);
+  }
+  const int64_t width = wide ? 2 * 37 : 2 + 2 * below(3), features = width * (1 + below(2));
+  const CaseInput rows = f32({lists.batch, nodes, features});
+  const std::vector<CaseInput> graph =
+      with({rows, f32({lists.batch, relations, features})}, path_lists(edges, lists, relation));
+  for (const std::string message : {"product", "sum", "rotation"}) {
+    const auto add = [&](const std::string& op, const std::string& name, const std::vector<CaseInput>& inputs,
+                         double tolerance, std::vector<int> outputs = {}) {
+      cases.push_back({.op = op,
+                       .name = message + name + std::to_string(number),
+                       .inputs = inputs,
+                       .attributes = {{"message", message}, {"width", width}},
+                       .gradient_outputs = std::move(outputs),
+                       .gradient_tolerance = tolerance,
+                       .low_types = false});
+    };
+    add("path_sum", "_drawn_", with({rows}, graph), wide ? 0 : 1e-3);
+    add("path_statistics", "_drawn_", with({rows}, graph), wide ? 0 : 1e-3, {0, 1, 2, 3});
+    const CaseInput places{.type = {kI32, rows.type.shape}, .low = -1, .high = static_cast<double>(edges + 1)};
+    add("path_gradient", "_sum_", with(graph, {rows}), 0);
+    add("path_gradient", "_statistics_", with(graph, {rows, rows, rows, rows, places, places}), 0);
+  }
+}
+
 }  // namespace
 
 void add_graph_cases(std::vector<OpCase>& cases) {
@@ -486,6 +572,8 @@ void add_graph_cases(std::vector<OpCase>& cases) {
   add_clusters_by_hand(cases);
   for (uint64_t number = 0; number < 4; ++number) add_one_cluster(cases, number);
   add_pair_cases(cases);
+  add_paths_by_hand(cases);
+  for (int64_t number = 0; number < 5; ++number) add_drawn_paths(cases, number);
 }
 
 }  // namespace ramet::tests

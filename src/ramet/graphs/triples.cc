@@ -250,14 +250,10 @@ void TripleSource::fill(int64_t first, int64_t count, const Places& places) cons
   }
 }
 
-void TripleSource::fill_negatives(int64_t index, TripleEnd answer, std::span<const Triple> group, int32_t* negatives,
-                                  uint8_t* is_true) const {
-  const int64_t count = options_.negatives;
-  const RandomStream stream(options_.seed, RandomPurpose::kSampling, 0,
-                            static_cast<uint64_t>(index) * 2 + static_cast<uint64_t>(answer));
-  const std::span<const int32_t> excluded =
-      is_true ? std::span<const int32_t>() : known(answer).of(given(group[0], answer), group[0].relation);
-  const auto choices = static_cast<uint64_t>(options_.entities - std::ssize(excluded));
+void draw_others(const RandomStream& stream, std::span<const int32_t> excluded, int64_t entities,
+                 std::span<int32_t> drawn) {
+  const auto choices = static_cast<uint64_t>(entities - std::ssize(excluded));
+  const int64_t count = std::ssize(drawn);
   for (int64_t k = 0; k < count; k += 4) {
     const std::array<uint32_t, 4> words = stream.block(static_cast<uint64_t>(k / 4));
     for (int64_t i = k; i < std::min(k + 4, count); ++i) {
@@ -271,9 +267,19 @@ void TripleSource::fill_negatives(int64_t index, TripleEnd answer, std::span<con
         else
           high = middle;
       }
-      negatives[i] = rank + static_cast<int32_t>(low);
+      drawn[static_cast<size_t>(i)] = rank + static_cast<int32_t>(low);
     }
   }
+}
+
+void TripleSource::fill_negatives(int64_t index, TripleEnd answer, std::span<const Triple> group, int32_t* negatives,
+                                  uint8_t* is_true) const {
+  const int64_t count = options_.negatives;
+  const RandomStream stream(options_.seed, RandomPurpose::kSampling, 0,
+                            static_cast<uint64_t>(index) * 2 + static_cast<uint64_t>(answer));
+  const std::span<const int32_t> excluded =
+      is_true ? std::span<const int32_t>() : known(answer).of(given(group[0], answer), group[0].relation);
+  draw_others(stream, excluded, options_.entities, {negatives, static_cast<size_t>(count)});
   if (!is_true) return;
   std::memset(is_true, 0, group.size() * static_cast<size_t>(count));
   std::vector<int32_t> order(static_cast<size_t>(count));

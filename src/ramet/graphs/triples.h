@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ramet/base/rng.h"
 #include "ramet/data/source.h"
 #include "ramet/graphs/graph_set.h"
 
@@ -77,6 +78,11 @@ class KnownAnswers {
   std::vector<int32_t> answers_;
   int64_t most_ = 0;
 };
+
+/// Draws entities that are not among `excluded` (ascending, without duplicates), with replacement: a drawn number is a
+/// rank among these, so no draw is ever repeated. Number k depends on the stream and k alone.
+void draw_others(const RandomStream& stream, std::span<const int32_t> excluded, int64_t entities,
+                 std::span<int32_t> drawn);
 
 struct TripleOptions {
   int64_t group = 1;      ///< triples of a sample

@@ -3,6 +3,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/host_tensor.h"
 #include "ramet/model/blocks.h"
+#include "ramet/model/ranks.h"
 #include "ramet/ops/build_elementwise.h"
 #include "ramet/ops/build_graphs.h"
 #include "ramet/ops/build_indexing.h"
@@ -54,7 +55,7 @@ class Knowledge {
       const int64_t room = side == TripleEnd::kTail ? task_.known_tails : task_.known_heads;
       const Tensor known = input(name + "_known", DType::kI32, {room});
       const Tensor ptr = input(name + "_known_ptr", DType::kI32, {task_.group + 1});
-      build_.output(name + "_rank", ranks(scores_of_all(side), side == TripleEnd::kTail ? tail_ : head_, known, ptr));
+      build_.output(name + "_rank", filtered_ranks(scores_of_all(side), side == TripleEnd::kTail ? tail_ : head_, known, ptr));
     }
   }
 
@@ -298,27 +299,6 @@ class Knowledge {
     }
     if (real_.valid()) return scale(sum_to_mean(sum), config_.penalty);
     return scale(sum, config_.penalty / static_cast<double>(triples()));
-  }
-
-  /// scores [B M, N]; answers [B, M]; known and ptr as graphs/triples.h has them.
-  Tensor ranks(Tensor scores, Tensor answers, Tensor known, Tensor ptr) {
-    const Shape by_triple{task_.micro_batch, task_.group};
-    const Tensor index = reshape(answers, {triples(), 1});
-    const Tensor right = gather_elements(scores, index, 1);  // [B M, 1]
-    // Not "greater than": a score that is not a number is never better.
-    const auto count = [&](Tensor flags) { return reshape(reduce_sum(cast(flags, DType::kF32), {1}), by_triple); };
-    const Tensor less_than = count(less(scores, right)), equals = count(equal(scores, right));
-    const Tensor of_known = gather_rows(reshape(scores, {task_.micro_batch, task_.group * task_.rows()}), known);
-    const Tensor right_of_known = segment_expand(reshape(right, by_triple), ptr, known.dim(1));
-    const auto count_known = [&](Tensor flags) { return segment_sum(cast(flags, DType::kF32), ptr); };
-    const Tensor known_less = count_known(less(of_known, right_of_known)),
-                 known_equal = count_known(equal(of_known, right_of_known));
-    const Tensor all = cast(difference(ptr, 1), DType::kF32);  // known ones of each triple
-    // Entities at all, less those that are known and those that have lower scores, less half of the equal ones. The
-    // right answer is one of its equals.
-    const Tensor others = scale(add_scalar(all, -static_cast<double>(task_.rows())), -1);
-    const Tensor lower = subtract(less_than, known_less), even = subtract(equals, known_equal);
-    return subtract(subtract(others, lower), scale(add_scalar(even, -1), 0.5));
   }
 
   const KnowledgeConfig& config_;

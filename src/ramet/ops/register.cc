@@ -19,6 +19,7 @@ void register_neighbor_ops(OpRegistry& registry);
 void register_halo_ops(OpRegistry& registry);
 void register_radial_ops(OpRegistry& registry);
 void register_pair_ops(OpRegistry& registry);
+void register_path_ops(OpRegistry& registry);
 void register_sparse_row_ops(OpRegistry& registry);
 void register_rescale_op(OpRegistry& registry);
 void register_normalize_ops(OpRegistry& registry);
@@ -59,6 +60,7 @@ void ramet::ir::register_all_ops(OpRegistry& registry) {
   ops::register_halo_ops(registry);
   ops::register_radial_ops(registry);
   ops::register_pair_ops(registry);
+  ops::register_path_ops(registry);
   ops::register_sparse_row_ops(registry);
   ops::register_rescale_op(registry);
   ops::register_normalize_ops(registry);

@@ -23,5 +23,6 @@ std::vector<RecipeKey> image_keys();
 std::vector<RecipeKey> sparse_keys();
 std::vector<RecipeKey> graph_keys();
 std::vector<RecipeKey> knowledge_keys();
+std::vector<RecipeKey> walk_keys();
 
 }  // namespace ramet::recipe

@@ -115,5 +115,6 @@ const RecipeKind& model_file_kind();
 const RecipeKind& image_kind();
 const RecipeKind& graph_kind();
 const RecipeKind& knowledge_kind();
+const RecipeKind& walk_kind();
 
 }  // namespace ramet::recipe

@@ -9,6 +9,7 @@
 #include "ramet/recipe/keys.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/lengths.h"
+#include "ramet/recipe/paths.h"
 #include "ramet/recipe/prepare.h"
 
 namespace ramet::recipe {
@@ -110,17 +111,18 @@ std::string held_out_of(const Recipe& recipe) {
   return recipe.data.triples.split.empty() ? "" : recipe.data.triples.held_out;
 }
 
-/// Embeddings of entities and relations, on triples.
+/// Embeddings of entities and relations, or networks along paths, on triples.
 class KnowledgeKind final : public RecipeKind {
  public:
-  std::string title() const override { return "embeddings of a knowledge graph"; }
+  std::string title() const override { return "embeddings of a knowledge graph, or nbfnet"; }
   std::vector<std::string> model_kinds() const override {
     std::vector<std::string> names;
     for (const ScoreFunction& function : score_functions()) names.push_back(function.name);
+    names.emplace_back("nbfnet");
     return names;
   }
   bool takes(const Recipe& recipe) const override {
-    return find_score_function(recipe.model.kind) != nullptr && !recipe.is_task();
+    return (find_score_function(recipe.model.kind) != nullptr || is_path_net(recipe)) && !recipe.is_task();
   }
   std::vector<RecipeKey> keys() const override { return knowledge_keys(); }
   bool keeps_its_keys() const override { return true; }
@@ -132,6 +134,7 @@ class KnowledgeKind final : public RecipeKind {
   bool answers_queries() const override { return true; }
 
   void check(const Recipe& recipe) const override {
+    check_knowledge_keys(recipe);
     if (recipe.data.triples.reciprocal && recipe.data.triples.sides != "both" &&
         recipe.places.count("data.triples.sides"))
       throw Error({.what = "reciprocal triples ask for tails alone, and so for both ends of each triple",
@@ -143,6 +146,7 @@ class KnowledgeKind final : public RecipeKind {
   void complete(Recipe&, int64_t) const override {}
 
   OpenedData open(Recipe& recipe, Preparation&) const override {
+    if (is_path_net(recipe)) return open_path_net(recipe);
     const std::shared_ptr<const KnowledgeGraph> graph = open_knowledge(recipe);
     if (const int64_t shards = recipe.model.knowledge.shards; shards > 1) {
       if (recipe.places.count("train.micro_batch") && recipe.train.micro_batch != shards)
@@ -173,6 +177,7 @@ class KnowledgeKind final : public RecipeKind {
   }
 
   Model build_model(const Recipe& recipe) const override {
+    if (is_path_net(recipe)) return build_path_net_of(recipe, kAnswers);
     return build_knowledge_of(recipe, held_out_of(recipe), kAnswers);
   }
 
@@ -184,7 +189,7 @@ class KnowledgeKind final : public RecipeKind {
   }
 
   PublishedModel published(const Recipe& recipe, const Tokenizer*) const override {
-    throw Error({.what = "no class of transformers has these embeddings",
+    throw Error({.what = "no class of transformers has this model",
                  .where = recipe.where("model.kind"),
                  .found = recipe.model.kind,
                  .remedy = "Name FILE.safetensors for the weights, or FILE.ramet for the model with them"});
@@ -196,7 +201,7 @@ class KnowledgeKind final : public RecipeKind {
 std::shared_ptr<const KnowledgeGraph> open_knowledge(const Recipe& recipe) {
   const std::string& path = recipe.data.triples.set;
   if (path.empty())
-    throw Error({.what = "embeddings of a knowledge graph need a graph set of triples",
+    throw Error({.what = "a model of a knowledge graph needs a graph set of triples",
                  .where = recipe.where("data.triples.set"),
                  .remedy = "Make one with `ramet graphs prepare triples`"});
   return for_key(recipe, "data.triples.set", [&] {

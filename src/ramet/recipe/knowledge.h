@@ -13,8 +13,15 @@
 
 namespace ramet::recipe {
 
+struct RankedGraph;  // recipe/paths.h
+
 /// The graph of a recipe of embeddings of a knowledge graph. Errors name the recipe's key.
 std::shared_ptr<const KnowledgeGraph> open_knowledge(const Recipe& recipe);
+
+/// `limit` triples, evenly from all over them; 0: all.
+std::vector<Triple> some_of(std::vector<Triple> triples, int64_t limit);
+/// "mrr", "hits@1", "hits@3", "hits@10" and "mean_rank" of ranks from 1 on.
+Numbers numbers_of_ranks(const std::vector<double>& ranks);
 
 /// Filtered ranks (Bordes et al. 2013) of triples: "mrr", "hits@1", "hits@3", "hits@10" and "mean_rank" over heads and
 /// tails. Of equal scores half are better.
@@ -48,7 +55,8 @@ class QueryAnswerer {
 
  private:
   std::shared_ptr<const KnowledgeGraph> graph_;
-  int64_t top_, group_;
+  std::shared_ptr<const RankedGraph> paths_;  ///< of a network along paths; else null
+  int64_t top_ = 0, group_;
   std::unique_ptr<Predictor> predictor_;
 };
 

@@ -1,9 +1,10 @@
-// Ranks and queries of embeddings of knowledge graphs.
+// Ranks and queries of models of knowledge graphs.
 #include <algorithm>
 
 #include "ramet/base/error.h"
 #include "ramet/graphs/lines.h"
 #include "ramet/recipe/knowledge.h"
+#include "ramet/recipe/paths.h"
 #include "ramet/train/feeder.h"
 #include "ramet/train/model_passes.h"
 
@@ -16,19 +17,36 @@ using graphs::RankSource;
 std::shared_ptr<const RankSource> rank_source(const Recipe& recipe, const KnowledgeGraph& graph,
                                               const std::string& part, int64_t limit) {
   std::vector<Triple> triples =
-      graph.triples(recipe.data.triples.split, part.empty() ? recipe.data.triples.held_out : part);
-  if (const int64_t size = std::ssize(triples); limit > 0 && limit < size) {
-    // In the graph's order neighbours are alike: take triples from all over it.
-    for (int64_t i = 0; i < limit; ++i)
-      triples[static_cast<size_t>(i)] = triples[static_cast<size_t>(i * size / limit)];
-    triples.resize(static_cast<size_t>(limit));
-  }
+      some_of(graph.triples(recipe.data.triples.split, part.empty() ? recipe.data.triples.held_out : part), limit);
   const int64_t pad = recipe.model.knowledge.pad, entities = graph.entities();
   const int64_t rows = graph.shards().shards > 1 ? graph.shards().rows() : (entities + pad - 1) / pad * pad;
   return std::make_shared<const RankSource>(std::move(triples), graph.triples(), recipe.data.triples.group, rows);
 }
 
 }  // namespace
+
+std::vector<Triple> some_of(std::vector<Triple> triples, int64_t limit) {
+  const int64_t size = std::ssize(triples);
+  if (limit == 0 || limit >= size) return triples;
+  // In the graph's order neighbours are alike: take triples from all over it.
+  for (int64_t i = 0; i < limit; ++i) triples[static_cast<size_t>(i)] = triples[static_cast<size_t>(i * size / limit)];
+  triples.resize(static_cast<size_t>(limit));
+  return triples;
+}
+
+Numbers numbers_of_ranks(const std::vector<double>& ranks) {
+  double reciprocal = 0, sum = 0, hits[3] = {};
+  for (const double rank : ranks) {
+    reciprocal += 1 / rank, sum += rank;
+    for (size_t h = 0; h < 3; ++h) hits[h] += rank <= (h == 0 ? 1 : h == 1 ? 3 : 10);
+  }
+  const auto mean = [&](double total) { return total / static_cast<double>(ranks.size()); };
+  return {{"mrr", mean(reciprocal)},
+          {"hits@1", mean(hits[0])},
+          {"hits@3", mean(hits[1])},
+          {"hits@10", mean(hits[2])},
+          {"mean_rank", mean(sum)}};
+}
 
 Ranking::Ranking(const Recipe& recipe, const KnowledgeGraph& graph, const std::string& part, int64_t limit)
     : source_(rank_source(recipe, graph, part, limit)),
@@ -41,59 +59,98 @@ Numbers Ranking::run(Cluster& cluster) const {
   feeder.begin(0);
   const std::vector<ResultTensors> answers = cluster.run("rank", batches, feeder.feed());
   if (!cluster.leads()) return {};
-  double reciprocal = 0, sum = 0, hits[3] = {};
-  int64_t count = 0;
+  std::vector<double> found;
   for (size_t batch = 0; batch < answers.size(); ++batch)
     for (const ResultTensor& ranks : answers[batch])
       for (int64_t i = 0; i < micro_batch_ * group_; ++i) {
         if (static_cast<int64_t>(batch) * micro_batch_ * group_ + i >= source_->triples()) break;
-        const double rank = ranks.get(i);
-        reciprocal += 1 / rank, sum += rank, ++count;
-        for (size_t h = 0; h < 3; ++h) hits[h] += rank <= (h == 0 ? 1 : h == 1 ? 3 : 10);
+        found.push_back(ranks.get(i));
       }
-  const auto mean = [&](double total) { return total / static_cast<double>(count); };
-  return {{"mrr", mean(reciprocal)},
-          {"hits@1", mean(hits[0])},
-          {"hits@3", mean(hits[1])},
-          {"hits@10", mean(hits[2])},
-          {"mean_rank", mean(sum)}};
+  return numbers_of_ranks(found);
 }
 
-QueryAnswerer::QueryAnswerer(const Recipe& recipe, int64_t top, const Layout& layout, const Where& where)
-    : graph_(open_knowledge(recipe)),
-      top_(std::min(top, graph_->entities())),
-      group_(recipe.data.triples.group),
-      predictor_(std::make_unique<Predictor>(apply_model_passes(build_knowledge_of(recipe, "", top), recipe.train),
-                                             recipe.train, layout, where, std::vector<std::string>{"predict"})) {}
+namespace {
 
-std::vector<std::vector<QueryAnswerer::Candidate>> QueryAnswerer::answer(const std::vector<std::string>& queries) {
-  const auto samples = (std::ssize(queries) + group_ - 1) / group_;
-  std::vector<NamedTensor> inputs;
-  for (const char* const name : {"head", "relation", "tail"})
-    inputs.push_back({name,
-                      {DType::kI32, {samples, group_}},
-                      std::vector<std::byte>(static_cast<size_t>(samples * group_) * sizeof(int32_t))});
-  std::vector<bool> asks_heads;
+/// A question: what is given, the relation, and whether the head is asked for.
+struct Query {
+  std::string entity, relation;
+  bool asks_head = false;
+};
+
+Query query_of(const std::string& text) {
+  const auto words = graphs::split_at(text, '\t');
+  if (words.size() != 3 || (words[0] == "?") == (words[2] == "?"))
+    throw Error({.what = "a text is no query",
+                 .where = "predict",
+                 .found = "'" + text.substr(0, 200) + "'",
+                 .expected = "head, relation and tail with tabs between, and '?' for the head or the tail"});
+  const bool asks_head = words[0] == "?";
+  return {std::string(words[asks_head ? 2 : 0]), std::string(words[1]), asks_head};
+}
+
+NamedTensor numbers_for(const std::string& name, Shape shape) {
+  const auto bytes = static_cast<size_t>(shape.elements()) * sizeof(int32_t);
+  return {name, {DType::kI32, std::move(shape)}, std::vector<std::byte>(bytes)};
+}
+int32_t* values_of(NamedTensor& tensor) { return reinterpret_cast<int32_t*>(tensor.bytes.data()); }
+
+/// The inputs of a network along paths: the questions, and the graph for each sample of `group` of them.
+std::vector<NamedTensor> path_inputs(const RankedGraph& ranked, const std::vector<Query>& queries, int64_t group) {
+  const int64_t samples = (std::ssize(queries) + group - 1) / group, edges = ranked.facts->edges(),
+                pointers = ranked.facts->entities() + 1;
+  std::vector<NamedTensor> inputs{numbers_for("entity", {samples, group}), numbers_for("relation", {samples, group}),
+                                  numbers_for("source", {samples, edges}), numbers_for("edge_relation", {samples, edges}),
+                                  numbers_for("ptr", {samples, pointers})};
   for (size_t i = 0; i < queries.size(); ++i) {
-    const auto words = graphs::split_at(queries[i], '\t');
-    if (words.size() != 3 || (words[0] == "?") == (words[2] == "?"))
-      throw Error({.what = "a text is no query",
-                   .where = "predict",
-                   .found = "'" + queries[i].substr(0, 200) + "'",
-                   .expected = "head, relation and tail with tabs between, and '?' for the head or the tail"});
-    asks_heads.push_back(words[0] == "?");
-    const int32_t known = graph_->entity(words[asks_heads.back() ? 2 : 0]), relation = graph_->relation(words[1]);
-    const int32_t values[3] = {known, relation, known};
-    for (size_t k = 0; k < 3; ++k) reinterpret_cast<int32_t*>(inputs[k].bytes.data())[i] = values[k];
+    const int32_t relation = ranked.relations[static_cast<size_t>(ranked.graph->relation(queries[i].relation))];
+    values_of(inputs[0])[i] = ranked.graph->entity(queries[i].entity);
+    values_of(inputs[1])[i] = relation + (queries[i].asks_head ? static_cast<int32_t>(ranked.facts->relations()) : 0);
   }
-  const std::vector<NamedTensor> results = predictor_->run("predict", inputs);
+  for (int64_t sample = 0; sample < samples; ++sample)
+    ranked.facts->write(nullptr, values_of(inputs[2]) + sample * edges, values_of(inputs[3]) + sample * edges,
+                        values_of(inputs[4]) + sample * pointers);
+  return inputs;
+}
+
+/// The inputs of embeddings.
+std::vector<NamedTensor> embedding_inputs(const KnowledgeGraph& graph, const std::vector<Query>& queries, int64_t group) {
+  const int64_t samples = (std::ssize(queries) + group - 1) / group;
+  std::vector<NamedTensor> inputs;
+  for (const char* const name : {"head", "relation", "tail"}) inputs.push_back(numbers_for(name, {samples, group}));
+  for (size_t i = 0; i < queries.size(); ++i) {
+    values_of(inputs[0])[i] = values_of(inputs[2])[i] = graph.entity(queries[i].entity);
+    values_of(inputs[1])[i] = graph.relation(queries[i].relation);
+  }
+  return inputs;
+}
+
+}  // namespace
+
+QueryAnswerer::QueryAnswerer(const Recipe& recipe, int64_t top, const Layout& layout, const Where& where)
+    : graph_(open_knowledge(recipe)), group_(recipe.data.triples.group) {
+  if (is_path_net(recipe)) {
+    paths_ = std::make_shared<const RankedGraph>(open_ranked_graph(recipe));
+    graph_ = paths_->graph;
+  }
+  top_ = std::min(top, graph_->entities());
+  const Model model = paths_ ? build_path_net_of(recipe, top) : build_knowledge_of(recipe, "", top);
+  predictor_ = std::make_unique<Predictor>(apply_model_passes(model, recipe.train), recipe.train, layout, where,
+                                           std::vector<std::string>{"predict"});
+}
+
+std::vector<std::vector<QueryAnswerer::Candidate>> QueryAnswerer::answer(const std::vector<std::string>& texts) {
+  std::vector<Query> queries;
+  for (const std::string& text : texts) queries.push_back(query_of(text));
+  const std::vector<NamedTensor> results = predictor_->run(
+      "predict", paths_ ? path_inputs(*paths_, queries, group_) : embedding_inputs(*graph_, queries, group_));
   const auto result = [&](const std::string& name) -> const NamedTensor& {
     return *std::find_if(results.begin(), results.end(), [&](const NamedTensor& each) { return each.name == name; });
   };
   std::vector<std::vector<Candidate>> answers(queries.size());
   for (size_t i = 0; i < queries.size(); ++i) {
-    const NamedTensor& entities = result(asks_heads[i] ? "heads" : "tails");
-    const NamedTensor& scores = result(asks_heads[i] ? "head_scores" : "tail_scores");
+    const std::string side = queries[i].asks_head ? "head" : "tail";
+    const NamedTensor& entities = result(paths_ ? "answers" : side + "s");
+    const NamedTensor& scores = result(paths_ ? "scores" : side + "_scores");
     for (int64_t k = 0; k < top_; ++k) {
       const int64_t at = static_cast<int64_t>(i) * top_ + k;
       const auto entity = static_cast<int32_t>(load_element(entities.bytes.data(), DType::kI32, at));

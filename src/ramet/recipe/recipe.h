@@ -49,6 +49,15 @@ struct Recipe {
       std::string loss = "log-sigmoid";
       double margin = 0, temperature = 0, penalty = 0, deviation = 0.1;
     } knowledge;
+    // Of networks along the paths of a knowledge graph (model/path_net.h).
+    struct {
+      int64_t layers = 6;
+      std::string message = "distmult", aggregate = "pna";
+    } paths;
+    // Of embeddings of nodes by random walks (model/node2vec.h).
+    struct {
+      int64_t width = 128;
+    } walks;
   } model;
 
   struct Data {
@@ -78,9 +87,16 @@ struct Recipe {
     // Of knowledge graphs (graphs/triples.h).
     struct {
       std::string set, split = "edge.split", train = "train", held_out = "validation", sides = "both", known = "train";
+      std::string ranked_set;
       int64_t group = 1, negatives = 0, ranked = 0;
       bool reciprocal = false;
     } triples;
+    // Of random walks (graphs/walks.h).
+    struct {
+      std::string set;
+      int64_t length = 20, context = 10, per_node = 10, group = 128, negatives = 1;
+      double p = 1, q = 1;
+    } walks;
     bool packs() const { return packing != "none"; }
   } data;
 

@@ -19,6 +19,7 @@ void add_reference_sparse_evolve(Backend& backend);
 void add_reference_neighbors(Backend& backend);
 void add_reference_radial(Backend& backend);
 void add_reference_pairs(Backend& backend);
+void add_reference_paths(Backend& backend);
 void add_reference_normalize(Backend& backend);
 void add_reference_channel_norm(Backend& backend);
 void add_reference_pooling(Backend& backend);
@@ -75,6 +76,7 @@ void add_reference_kernels(Backend& backend) {
   add_reference_neighbors(backend);
   add_reference_radial(backend);
   add_reference_pairs(backend);
+  add_reference_paths(backend);
   add_reference_normalize(backend);
   add_reference_channel_norm(backend);
   add_reference_pooling(backend);

@@ -1,0 +1,188 @@
+#include "ramet/graphs/walks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "ramet/graphs/read.h"
+#include "ramet/model/node2vec.h"
+#include "support/errors.h"
+#include "support/temporary.h"
+#include "support/trained_recipe.h"
+
+namespace ramet::tests {
+namespace {
+
+using graphs::WalkGraph;
+using graphs::WalkOptions;
+using graphs::WalkSource;
+using testing::HasSubstr;
+using Settings = std::vector<std::string>;
+
+/// A graph of these edges, each in both directions, of relation "to".
+GraphSet graph_of(const std::vector<std::pair<int, int>>& edges) {
+  std::string text;
+  for (const auto& [a, b] : edges) {
+    text += "n" + std::to_string(a) + "\tto\tn" + std::to_string(b) + "\n";
+    if (a != b) text += "n" + std::to_string(b) + "\tto\tn" + std::to_string(a) + "\n";
+  }
+  return {graphs::parse_triples({{"train", text, "edges.txt"}}), "edges"};
+}
+
+/// Two triangles that share a node, with a tail of two nodes and a chord.
+GraphSet small_graph() {
+  return graph_of({{0, 1}, {1, 2}, {2, 0}, {2, 3}, {3, 4}, {4, 2}, {4, 5}, {5, 6}, {1, 3}});
+}
+
+std::vector<int32_t> walks_of(const WalkSource& source, int64_t first, int64_t count, const std::string& name = "walks") {
+  const Batch batch = source.make(first, count);
+  const NamedTensor& tensor = batch.at(name);
+  const auto* data = reinterpret_cast<const int32_t*>(tensor.bytes.data());
+  return {data, data + tensor.type.elements()};
+}
+
+/// Steps from v, for walks that came from t, go to x as often as their weights say: chi-square for each (t, v), with a
+/// bound that a right sampler exceeds once in about 10^5 draws of all.
+TEST(Walks, GoOnAsTheirWeightsSay) {
+  const GraphSet set = small_graph();
+  for (const auto& [p, q] : {std::pair(1.0, 1.0), {0.25, 4.0}, {4.0, 0.5}}) {
+    SCOPED_TRACE(std::to_string(p) + " " + std::to_string(q));
+    constexpr int64_t kLength = 6, kGroup = 50, kSamples = 200;
+    const WalkSource source(set, {.length = kLength, .per_node = 5, .group = kGroup, .p = p, .q = q, .seed = 11});
+    const WalkGraph& graph = source.graph();
+    std::map<std::array<int32_t, 3>, double> seen;
+    const std::vector<int32_t> nodes = walks_of(source, 0, kSamples);
+    for (int64_t walk = 0; walk < kSamples * kGroup; ++walk)
+      for (int64_t i = 2; i < kLength; ++i) {
+        const int32_t* at = nodes.data() + walk * kLength + i;
+        ASSERT_TRUE(graph.has_edge(at[-1], at[0]));
+        ++seen[{at[-2], at[-1], at[0]}];
+      }
+    for (int32_t t = 0; t < graph.nodes(); ++t)
+      for (const int32_t v : graph.next(t)) {
+        std::map<int32_t, double> weights;
+        double sum = 0, count = 0, squares = 0;
+        for (const int32_t x : graph.next(v)) {
+          weights[x] = x == t ? 1 / p : graph.has_edge(t, x) ? 1 : 1 / q;
+          sum += weights[x], count += seen[{t, v, x}];
+        }
+        ASSERT_GT(count, 100);
+        for (const auto& [x, weight] : weights) {
+          const double expected = count * weight / sum, difference = seen[{t, v, x}] - expected;
+          squares += difference * difference / expected;
+        }
+        const auto freedom = static_cast<double>(weights.size()) - 1;
+        EXPECT_LT(squares, freedom + 6 * std::sqrt(2 * freedom) + 15) << t << " " << v;
+      }
+  }
+}
+
+TEST(Walks, AreFunctionsOfTheirNumbers) {
+  const GraphSet set = small_graph();
+  const WalkOptions options{.length = 5, .per_node = 3, .group = 7, .negatives = 4, .p = 0.5, .q = 2, .seed = 2};
+  const WalkSource source(set, options);
+  EXPECT_EQ(source.walks(), 21);
+  EXPECT_EQ(source.epoch_samples(0), 3);
+  const std::vector<int32_t> all = walks_of(source, 0, 6), later = walks_of(source, 4, 2);
+  EXPECT_TRUE(std::equal(later.begin(), later.end(), all.begin() + 4 * 7 * 5));
+  // Each node begins as many walks of an epoch as any other.
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    std::multiset<int32_t> starts;
+    for (int walk = epoch * 21; walk < (epoch + 1) * 21; ++walk) starts.insert(all[static_cast<size_t>(walk * 5)]);
+    for (int32_t node = 0; node < 7; ++node) EXPECT_EQ(starts.count(node), 3u);
+  }
+  for (const int32_t node : walks_of(source, 0, 6, "negatives")) EXPECT_TRUE(node >= 0 && node < 7);
+  WalkOptions other = options;
+  other.seed = 3;
+  EXPECT_NE(walks_of(WalkSource(set, other), 0, 6), all);
+}
+
+TEST(Walks, StayWhereNoEdgeLeads) {
+  const GraphSet set(graphs::parse_triples({{"train", "a\tto\tb\n", "one.txt"}}), "one");
+  const WalkSource source(set, {.length = 4, .group = 2, .shuffle = false});
+  EXPECT_THAT(walks_of(source, 0, 1), testing::ElementsAre(0, 1, 1, 1, 1, 1, 1, 1));
+}
+
+TEST(Walks, BadOptionsAreNamed) {
+  EXPECT_THAT(error_of([] { WalkSource(small_graph(), {.p = 0}); }), HasSubstr("p and q above 0"));
+  EXPECT_THAT(error_of([] { WalkSource(small_graph(), {.length = 1}); }), HasSubstr("walks have two nodes or more"));
+  EXPECT_THAT(error_of([] { build_node2vec(4, {.length = 3, .context = 4}); }),
+              HasSubstr("a window of a walk does not fit the walk"));
+}
+
+// --- recipes ---
+
+class Node2Vec : public testing::Test {
+ protected:
+  /// Two cliques of eight nodes, which one edge joins.
+  void SetUp() override {
+    std::vector<std::pair<int, int>> edges{{0, 8}};
+    for (int clique = 0; clique < 16; clique += 8)
+      for (int a = clique; a < clique + 8; ++a)
+        for (int b = a + 1; b < clique + 8; ++b) edges.emplace_back(a, b);
+    graph_of(edges).save(folder_ / "cliques.safetensors");
+  }
+  Recipe recipe(const Settings& more = {}) const {
+    Settings settings = {"model.kind=node2vec",
+                         "model.walks.width=8",
+                         "data.kind=walks",
+                         "data.walks.set=" + (folder_ / "cliques.safetensors").string(),
+                         "data.walks.length=6",
+                         "data.walks.context=3",
+                         "data.walks.group=8",
+                         "data.walks.p=2",
+                         "data.walks.q=0.5",
+                         "train.micro_batch=2",
+                         "train.accumulation=2",
+                         "train.lanes=2",
+                         "train.steps=20",
+                         "train.precision=f32",
+                         "train.clip_norm=0",
+                         "train.optimizer.kind=adam",
+                         "train.optimizer.weight_decay=0",
+                         "train.schedule.kind=constant",
+                         "train.schedule.learning_rate=0.05",
+                         "train.seed=3"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    return parse_recipe("", "walks.toml", ".", settings);
+  }
+  static std::vector<double> losses(Training& training, int steps) {
+    std::vector<double> losses;
+    for (int i = 0; i < steps; ++i) losses.push_back(number_of(training.step(), "loss"));
+    return losses;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Node2Vec, LearnsWithTheSameBitsOnEveryLayout) {
+  Training training = make_training(prepare(recipe()), {.threads = 1});
+  training.initialize();
+  const std::vector<double> expected = losses(training, 30);
+  EXPECT_LT(expected.back(), 0.9 * expected.front());
+  const std::string hash = training.weights_hash();
+  for (const std::string layout : {"r=2", "phases=1 offload=optimizer", "r=2 rts=weights,grads,optimizer"}) {
+    SCOPED_TRACE(layout);
+    Recipe own = recipe();
+    set_layout(own, layout);
+    Training other = make_training(prepare(own), {.threads = 2});
+    other.initialize();
+    EXPECT_EQ(losses(other, 10), std::vector(expected.begin(), expected.begin() + 10));
+    const std::filesystem::path checkpoint = other.save(folder_.path(), 10);
+    Training rest = make_training(prepare(recipe()), {.threads = 1});
+    rest.restore(Checkpoint(checkpoint));
+    losses(rest, 20);
+    EXPECT_EQ(rest.weights_hash(), hash);
+  }
+}
+
+TEST_F(Node2Vec, BadRecipesAreNamed) {
+  EXPECT_THAT(error_of([&] { prepare(recipe({"data.walks.context=7"})); }), HasSubstr("data.walks.context"));
+  EXPECT_THAT(error_of([&] { prepare(recipe({"data.walks.set="})); }), HasSubstr("walks need a graph set"));
+}
+
+}  // namespace
+}  // namespace ramet::tests
