@@ -154,9 +154,10 @@ class PathNet {
     for (int64_t k = 0; k < 3; ++k)
       parts.push_back(slice_axis(weight, 1, d + k * kKinds * d, d + (k + 1) * kKinds * d));
     const Tensor product = matmul(kinds, concat(parts, 0), false, true);  // [B, N, Q, 3 width]
-    const auto part = [&](int64_t k) { return slice_axis(product, 3, k * d, (k + 1) * d); };
-    const Tensor inverse = divide(number(1), maximum(s, number(kLeastScale)));
-    const Tensor scaled = add(add(part(0), multiply(part(1), s)), multiply(part(2), inverse));
+    const Tensor by_scale = reshape(product, {task_.micro_batch, size_.entities, task_.group, 3, d});
+    const Tensor one = full(build_, DType::kF32, s.shape(), 1), inverse = divide(one, maximum(s, number(kLeastScale)));
+    const Tensor scales = reshape(concat({one, s, inverse}, 3), {task_.micro_batch, size_.entities, 1, 3, 1});
+    const Tensor scaled = reduce_sum(multiply(by_scale, scales), {3});
     return with_bias(add(matmul(x, slice_axis(weight, 1, 0, d), false, true), scaled), name);
   }
 

@@ -114,7 +114,7 @@ std::string held_out_of(const Recipe& recipe) {
 /// Embeddings of entities and relations, or networks along paths, on triples.
 class KnowledgeKind final : public RecipeKind {
  public:
-  std::string title() const override { return "embeddings of a knowledge graph, or nbfnet"; }
+  std::string title() const override { return "model of a knowledge graph"; }
   std::vector<std::string> model_kinds() const override {
     std::vector<std::string> names;
     for (const ScoreFunction& function : score_functions()) names.push_back(function.name);
