@@ -66,7 +66,8 @@ TEST(PathQueries, LeaveOutTheEdgesThatAreTheAnswer) {
   std::multiset<std::pair<int32_t, int32_t>> asked;  // (triple, whether its head is asked for)
   for (int64_t sample = 0; sample < kSamples; ++sample) {
     const Batch batch = source.make(sample, 1);
-    const auto entity = ints(batch, "entity"), relation = ints(batch, "relation"), candidates = ints(batch, "candidates");
+    const auto entity = ints(batch, "entity"), relation = ints(batch, "relation"),
+               candidates = ints(batch, "candidates");
     std::set<std::pair<int32_t, int32_t>> pairs;
     for (size_t q = 0; q < kGroup; ++q) {
       const auto answers = known.of(entity[q], relation[q]);
@@ -250,7 +251,8 @@ TEST(PathNet, ScoresAndLossAreThoseOfItsDefinition) {
   for (const std::string message : {"distmult", "transe", "rotate"})
     for (const std::string aggregate : {"pna", "sum"}) {
       SCOPED_TRACE(message + " " + aggregate);
-      const PathNetConfig config{.layers = 3, .width = 4, .message = message, .aggregate = aggregate, .temperature = 1.5};
+      const PathNetConfig config{
+          .layers = 3, .width = 4, .message = message, .aggregate = aggregate, .temperature = 1.5};
       const PathGraphSize size{.entities = kEntities, .edges = graph->edges()};
       const Model model = build_path_net(config, {.group = kGroup,
                                                   .negatives = kNegatives,
@@ -276,16 +278,18 @@ TEST(PathNet, ScoresAndLossAreThoseOfItsDefinition) {
         const Row expected = whole.scores(ints(questions, "entity")[static_cast<size_t>(q)],
                                           ints(questions, "relation")[static_cast<size_t>(q)]);
         for (int64_t k = 0; k < kEntities; ++k)
-          EXPECT_NEAR(found[1].get(q * kEntities + k),
-                      expected[static_cast<size_t>(found[0].get(q * kEntities + k))], 1e-4);
+          EXPECT_NEAR(found[1].get(q * kEntities + k), expected[static_cast<size_t>(found[0].get(q * kEntities + k))],
+                      1e-4);
       }
 
       // The loss, on the graph that is left.
       const Batch batch =
-          PathQuerySource(triples, triples, graph, "", {.group = kGroup, .negatives = kNegatives, .seed = 1}).make(1, 1);
+          PathQuerySource(triples, triples, graph, "", {.group = kGroup, .negatives = kNegatives, .seed = 1})
+              .make(1, 1);
       feeds = weights;
       for (const NamedTensor& tensor : batch.tensors) feeds[tensor.name] = copy_of(tensor);
-      const auto entity = ints(batch, "entity"), relation = ints(batch, "relation"), answers = ints(batch, "candidates");
+      const auto entity = ints(batch, "entity"), relation = ints(batch, "relation"),
+                 answers = ints(batch, "candidates");
       std::vector<Triple> left;
       const auto from = ints(batch, "source"), kind = ints(batch, "edge_relation"), ptr = ints(batch, "ptr");
       for (int32_t to = 0; to < kEntities; ++to)
@@ -324,8 +328,9 @@ std::shared_ptr<const GraphSet> ring(const std::string& letter, int size) {
     add(i % 5 == 4 ? "validation" : "train", "second", i + 2);
     add(i % 5 == 2 ? "validation" : "train", "third", i + 3);
   }
-  return std::make_shared<const GraphSet>(graphs::parse_triples(
-      {{"train", parts["train"], "train.txt"}, {"validation", parts["validation"], "valid.txt"}}), letter);
+  return std::make_shared<const GraphSet>(
+      graphs::parse_triples({{"train", parts["train"], "train.txt"}, {"validation", parts["validation"], "valid.txt"}}),
+      letter);
 }
 
 class PathNets : public testing::Test {
@@ -368,12 +373,30 @@ TEST_F(PathNets, HaveTheSameBitsOnEveryLayout) {
   const Trained expected = train(own);
   EXPECT_TRUE(std::isfinite(expected.losses.back()));
   EXPECT_NE(expected.losses.front(), expected.losses.back());
-  for (const std::string layout :
-       {"threads=2", "r=2", "r=4", "t=2", "t=4", "p=2", "p=4", "p=2 r=2", "t=2 r=2", "p=2 t=2", "p=2 t=2 r=2",
-        "phases=2", "phases=4 recompute=layer", "recompute=layer", "recompute=all", "recompute=layer r=2",
-        "recompute=layer p=2", "phases=1 offload=optimizer", "phases=2 offload=weights,grads,optimizer,activations",
-        "p=2 phases=2 offload=optimizer", "r=2 rts=weights,grads,optimizer", "r=4 rts=grads",
-        "p=2 schedule=gpipe", "p=2 t=2 r=2 rts=optimizer recompute=layer"}) {
+  for (const std::string layout : {"threads=2",
+                                   "r=2",
+                                   "r=4",
+                                   "t=2",
+                                   "t=4",
+                                   "p=2",
+                                   "p=4",
+                                   "p=2 r=2",
+                                   "t=2 r=2",
+                                   "p=2 t=2",
+                                   "p=2 t=2 r=2",
+                                   "phases=2",
+                                   "phases=4 recompute=layer",
+                                   "recompute=layer",
+                                   "recompute=all",
+                                   "recompute=layer r=2",
+                                   "recompute=layer p=2",
+                                   "phases=1 offload=optimizer",
+                                   "phases=2 offload=weights,grads,optimizer,activations",
+                                   "p=2 phases=2 offload=optimizer",
+                                   "r=2 rts=weights,grads,optimizer",
+                                   "r=4 rts=grads",
+                                   "p=2 schedule=gpipe",
+                                   "p=2 t=2 r=2 rts=optimizer recompute=layer"}) {
     SCOPED_TRACE(layout);
     expect_same(train(own, layout, 3, 2), expected);
   }

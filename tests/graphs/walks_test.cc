@@ -34,11 +34,10 @@ GraphSet graph_of(const std::vector<std::pair<int, int>>& edges) {
 }
 
 /// Two triangles that share a node, with a tail of two nodes and a chord.
-GraphSet small_graph() {
-  return graph_of({{0, 1}, {1, 2}, {2, 0}, {2, 3}, {3, 4}, {4, 2}, {4, 5}, {5, 6}, {1, 3}});
-}
+GraphSet small_graph() { return graph_of({{0, 1}, {1, 2}, {2, 0}, {2, 3}, {3, 4}, {4, 2}, {4, 5}, {5, 6}, {1, 3}}); }
 
-std::vector<int32_t> walks_of(const WalkSource& source, int64_t first, int64_t count, const std::string& name = "walks") {
+std::vector<int32_t> walks_of(const WalkSource& source, int64_t first, int64_t count,
+                              const std::string& name = "walks") {
   const Batch batch = source.make(first, count);
   const NamedTensor& tensor = batch.at(name);
   const auto* data = reinterpret_cast<const int32_t*>(tensor.bytes.data());

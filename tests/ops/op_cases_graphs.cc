@@ -486,10 +486,10 @@ void add_paths_by_hand(std::vector<OpCase>& cases) {
   Lists lists{
       .targets = 3, .sources = 3, .edges = 4, .source = {}, .ptr = {}, .target = {}, .by_source = {}, .source_ptr = {}};
   lists.add({{1, 0}, {2, 0}, {0, 2}});
-  const std::vector<CaseInput> inputs = with({given(kF32, {1, 3, 2}, {0.5, 100, 7, 8, 0, 0}),
-                                              given(kF32, {1, 3, 2}, {1, 2, 3, 4, 5, 6}),
-                                              given(kF32, {1, 2, 2}, {1, 10, 2, -1})},
-                                             path_lists(4, lists, {1, 0, 1}));
+  const std::vector<CaseInput> inputs =
+      with({given(kF32, {1, 3, 2}, {0.5, 100, 7, 8, 0, 0}), given(kF32, {1, 3, 2}, {1, 2, 3, 4, 5, 6}),
+            given(kF32, {1, 2, 2}, {1, 10, 2, -1})},
+           path_lists(4, lists, {1, 0, 1}));
   const auto add = [&](const std::string& op, const std::string& message, std::vector<Numbers> expected) {
     cases.push_back({.op = op,
                      .name = message + "_by_hand",
@@ -519,7 +519,8 @@ void add_drawn_paths(std::vector<OpCase>& cases, int64_t number) {
     return static_cast<int64_t>(stream.block(drawn++)[0] % static_cast<uint64_t>(bound));
   };
   const bool wide = number == 4;
-  const int64_t nodes = number == 0 ? 1 : 2 + below(5), edges = number == 0 ? 0 : 3 + below(8), relations = 1 + below(3);
+  const int64_t nodes = number == 0 ? 1 : 2 + below(5), edges = number == 0 ? 0 : 3 + below(8),
+                relations = 1 + below(3);
   Lists lists{.batch = 1 + below(2),
               .targets = nodes,
               .sources = nodes,

@@ -39,9 +39,10 @@ struct PathQueryOptions {
   uint64_t seed = 0;
 };
 
-/// Triples to learn as queries, in groups: sample i holds the triples [i * group, (i + 1) * group) of an endless sequence
-/// of epochs. Of every other triple the tail is asked for, of those between the head, by the relation's way back.
-/// Tensors of B samples of Q queries, each with 1 right answer and K wrong ones, on a graph of N entities and E edges:
+/// Triples to learn as queries, in groups: sample i holds the triples [i * group, (i + 1) * group) of an endless
+/// sequence of epochs. Of every other triple the tail is asked for, of those between the head, by the relation's way
+/// back. Tensors of B samples of Q queries, each with 1 right answer and K wrong ones, on a graph of N entities and E
+/// edges:
 ///
 /// - "entity", "relation" i32 [B, Q]: what is given; a relation is in [0, 2 relations);
 /// - "candidates" i32 [B, Q, 1 + K]: the right answer first. The others are drawn from the entities that make no true
@@ -74,9 +75,10 @@ class PathQuerySource final : public Source {
   KnownAnswers known_;  ///< of triples in both directions
 };
 
-/// Triples to rank in both directions, in order, in groups of Q queries; the last group is filled up with the last query.
-/// Tensors of B samples: "entity", "relation" and "answer" i32 [B, Q]; "known" i32 [B, K] and "known_ptr" i32 [B, Q + 1],
-/// the other true answers as RankSource has them; and the whole graph's "source", "edge_relation" and "ptr".
+/// Triples to rank in both directions, in order, in groups of Q queries; the last group is filled up with the last
+/// query. Tensors of B samples: "entity", "relation" and "answer" i32 [B, Q]; "known" i32 [B, K] and "known_ptr" i32
+/// [B, Q + 1], the other true answers as RankSource has them; and the whole graph's "source", "edge_relation" and
+/// "ptr".
 class PathRankSource final : public Source {
  public:
   PathRankSource(std::span<const Triple> triples, std::span<const Triple> known, std::shared_ptr<const FactGraph> graph,

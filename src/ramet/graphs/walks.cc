@@ -82,7 +82,8 @@ void WalkSource::fill(int64_t first, int64_t count, const Places& places) const 
     const RandomStream stream(options_.seed, RandomPurpose::kSampling, kNegatives, static_cast<uint64_t>(number));
     int32_t* const negatives = reinterpret_cast<int32_t*>(places.tensors[1]) + i * options_.negatives;
     for (int64_t k = 0; k < options_.negatives; ++k)
-      negatives[k] = static_cast<int32_t>(stream.below(static_cast<uint64_t>(k), static_cast<uint32_t>(graph_.nodes())));
+      negatives[k] =
+          static_cast<int32_t>(stream.below(static_cast<uint64_t>(k), static_cast<uint32_t>(graph_.nodes())));
   }
 }
 

@@ -31,20 +31,20 @@ class WalkGraph {
 };
 
 struct WalkOptions {
-  int64_t length = 20;     ///< nodes of a walk
-  int64_t per_node = 10;   ///< walks of an epoch that begin in each node
-  int64_t group = 128;     ///< walks of a sample
-  int64_t negatives = 0;   ///< nodes drawn for each walk
-  /// A walk that came from t goes on from v to x with the weight 1 / p if x is t, 1 if an edge leads from t to x, and 1 / q
-  /// otherwise (node2vec; Grover and Leskovec, arXiv 1607.00653).
+  int64_t length = 20;    ///< nodes of a walk
+  int64_t per_node = 10;  ///< walks of an epoch that begin in each node
+  int64_t group = 128;    ///< walks of a sample
+  int64_t negatives = 0;  ///< nodes drawn for each walk
+  /// A walk that came from t goes on from v to x with the weight 1 / p if x is t, 1 if an edge leads from t to x, and 1
+  /// / q otherwise (node2vec; Grover and Leskovec, arXiv 1607.00653).
   double p = 1, q = 1;
   bool shuffle = true;  ///< the starts in a new order in every epoch
   uint64_t seed = 0;
 };
 
-/// Biased random walks: sample i holds the walks [i * group, (i + 1) * group) of an endless sequence of epochs. Tensors of
-/// B samples: "walks" i32 [B, group, length], and "negatives" i32 [B, group, negatives], drawn from all nodes. In a node
-/// without edges a walk stays. A walk is a function of (seed, its place in the sequence) and the graph alone.
+/// Biased random walks: sample i holds the walks [i * group, (i + 1) * group) of an endless sequence of epochs. Tensors
+/// of B samples: "walks" i32 [B, group, length], and "negatives" i32 [B, group, negatives], drawn from all nodes. In a
+/// node without edges a walk stays. A walk is a function of (seed, its place in the sequence) and the graph alone.
 class WalkSource final : public Source {
  public:
   /// Throws Error for sizes, p or q that are not positive.

@@ -55,7 +55,8 @@ class Knowledge {
       const int64_t room = side == TripleEnd::kTail ? task_.known_tails : task_.known_heads;
       const Tensor known = input(name + "_known", DType::kI32, {room});
       const Tensor ptr = input(name + "_known_ptr", DType::kI32, {task_.group + 1});
-      build_.output(name + "_rank", filtered_ranks(scores_of_all(side), side == TripleEnd::kTail ? tail_ : head_, known, ptr));
+      build_.output(name + "_rank",
+                    filtered_ranks(scores_of_all(side), side == TripleEnd::kTail ? tail_ : head_, known, ptr));
     }
   }
 

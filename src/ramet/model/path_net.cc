@@ -17,15 +17,18 @@ constexpr double kLeastVariance = 1e-6, kLeastScale = 1e-2;  // as the published
 constexpr double kEpsilon = 1e-5;                            // of layer norms
 constexpr int64_t kKinds = 4;                                // mean, greatest, least, deviation
 
-const std::map<std::string, std::string> kMessages{
-    {"distmult", "product"}, {"transe", "sum"}, {"rotate", "rotation"}};
+const std::map<std::string, std::string> kMessages{{"distmult", "product"}, {"transe", "sum"}, {"rotate", "rotation"}};
 
 /// Writes one graph of the network. Entities' vectors are [B, N, Q, width].
 class PathNet {
  public:
   PathNet(const PathNetConfig& config, const PathTask& task, const PathGraphSize& size, Graph& graph,
           std::vector<StateTensor>* weights)
-      : config_(config), task_(task), size_(size), model_(graph, weights, 0, false, task.seed), build_(model_.build()) {}
+      : config_(config),
+        task_(task),
+        size_(size),
+        model_(graph, weights, 0, false, task.seed),
+        build_(model_.build()) {}
 
   void write_loss() {
     read_queries();
@@ -121,9 +124,7 @@ class PathNet {
     return relu(sum);
   }
 
-  Tensor apart(Tensor rows) {
-    return reshape(rows, {task_.micro_batch, size_.entities, task_.group, config_.width});
-  }
+  Tensor apart(Tensor rows) { return reshape(rows, {task_.micro_batch, size_.entities, task_.group, config_.width}); }
   /// [width, parts width], and the bias.
   Tensor weight_of(const std::string& name, int64_t parts) {
     const int64_t in = parts * config_.width;

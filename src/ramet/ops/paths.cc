@@ -165,8 +165,9 @@ void register_path_ops(OpRegistry& registry) {
   const std::string operands =
       "own [B,N,F], x [B,N,F], relations [B,R,F], source i32 [B,E], relation i32 [B,E], ptr i32 [B,N+1] -> ";
   OpDef sum = path_op("path_sum",
-                      operands + "[B,N,F]: for each row its own message and those of its edges, each of the source's "
-                                 "and the relation's row, summed in order",
+                      operands +
+                          "[B,N,F]: for each row its own message and those of its edges, each of the source's "
+                          "and the relation's row, summed in order",
                       6, 6, 2);
   sum.infer = [](const NodeSignature& node) {
     static_cast<void>(path_form(node));
@@ -176,9 +177,10 @@ void register_path_ops(OpRegistry& registry) {
   registry.add(std::move(sum));
 
   OpDef statistics = path_op("path_statistics",
-                             operands + "f32 [B,N,F] four times: the messages' sum, the sum of their squares, the "
-                                        "greatest and the least; and the edges of these i32 [B,N,F], -1 of the row's "
-                                        "own message",
+                             operands +
+                                 "f32 [B,N,F] four times: the messages' sum, the sum of their squares, the "
+                                 "greatest and the least; and the edges of these i32 [B,N,F], -1 of the row's "
+                                 "own message",
                              6, 6, 6);
   statistics.infer = [](const NodeSignature& node) {
     static_cast<void>(path_form(node));

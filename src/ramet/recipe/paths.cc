@@ -19,7 +19,7 @@ using graphs::FactGraph;
 using graphs::PathQuerySource;
 using graphs::PathRankSource;
 
-constexpr int64_t kAnswers = 10;                 // of a query, where nobody says how many
+constexpr int64_t kAnswers = 10;                      // of a query, where nobody says how many
 constexpr int64_t kSampledNegatives = 50, kTop = 10;  // of hits@10 among 50 negatives
 
 /// The facts of a graph: the part to train on, or all of them.
@@ -38,8 +38,8 @@ std::shared_ptr<const PathRankSource> rank_source(const Recipe& recipe, const Ra
   return std::make_shared<const PathRankSource>(triples, ranked.known, ranked.facts, data.group);
 }
 
-/// How likely it is that fewer than `top` of `drawn` wrong answers are better than the right one, where each is with the
-/// probability `better`: hits@top among drawn negatives, over all ways to draw them.
+/// How likely it is that fewer than `top` of `drawn` wrong answers are better than the right one, where each is with
+/// the probability `better`: hits@top among drawn negatives, over all ways to draw them.
 double hits_of_drawn(double better, int64_t top, int64_t drawn) {
   double sum = 0, ways = 1;
   for (int64_t i = 0; i < top; ++i) {
@@ -166,15 +166,17 @@ OpenedData open_path_net(const Recipe& recipe) {
     Workload& workload = made.workload;
     const auto train = train_graph(complete, *graph);
     const RankedGraph ranked = open_ranked_graph(complete);
-    const std::vector<Triple> triples = facts_of(complete, *graph), known = data.known == "all" ? graph->triples() : triples;
+    const std::vector<Triple> triples = facts_of(complete, *graph),
+                              known = data.known == "all" ? graph->triples() : triples;
     const std::string contents = graph->set().contents().hex() + data.split + data.train + data.known;
     const bool group = data.group > std::ssize(triples);
     workload.train = for_key(complete, group ? "data.triples.group" : "data.triples.negatives", [&] {
-      return std::make_shared<const PathQuerySource>(triples, known, train, contents,
-                                                     graphs::PathQueryOptions{.group = data.group,
-                                                                              .negatives = data.negatives,
-                                                                              .shuffle = complete.data.shuffle,
-                                                                              .seed = static_cast<uint64_t>(complete.train.seed)});
+      return std::make_shared<const PathQuerySource>(
+          triples, known, train, contents,
+          graphs::PathQueryOptions{.group = data.group,
+                                   .negatives = data.negatives,
+                                   .shuffle = complete.data.shuffle,
+                                   .seed = static_cast<uint64_t>(complete.train.seed)});
     });
     workload.units = {.name = "queries", .per_sample = data.group};
     const PathTask task =

@@ -15,8 +15,8 @@ bool is_path_net(const Recipe& recipe);
 /// Throws Error naming keys that the recipe has and its model does not read.
 void check_knowledge_keys(const Recipe& recipe);
 
-/// The graph that questions are asked on: that of `data.triples.ranked_set`, or else the one to train on. Relations have
-/// their numbers among those of the graph to train on; entities are the ranked graph's own.
+/// The graph that questions are asked on: that of `data.triples.ranked_set`, or else the one to train on. Relations
+/// have their numbers among those of the graph to train on; entities are the ranked graph's own.
 struct RankedGraph {
   std::shared_ptr<const KnowledgeGraph> graph;
   std::shared_ptr<const graphs::FactGraph> facts;  ///< the part `data.triples.train` of it

@@ -99,7 +99,8 @@ std::vector<NamedTensor> path_inputs(const RankedGraph& ranked, const std::vecto
   const int64_t samples = (std::ssize(queries) + group - 1) / group, edges = ranked.facts->edges(),
                 pointers = ranked.facts->entities() + 1;
   std::vector<NamedTensor> inputs{numbers_for("entity", {samples, group}), numbers_for("relation", {samples, group}),
-                                  numbers_for("source", {samples, edges}), numbers_for("edge_relation", {samples, edges}),
+                                  numbers_for("source", {samples, edges}),
+                                  numbers_for("edge_relation", {samples, edges}),
                                   numbers_for("ptr", {samples, pointers})};
   for (size_t i = 0; i < queries.size(); ++i) {
     const int32_t relation = ranked.relations[static_cast<size_t>(ranked.graph->relation(queries[i].relation))];
@@ -113,7 +114,8 @@ std::vector<NamedTensor> path_inputs(const RankedGraph& ranked, const std::vecto
 }
 
 /// The inputs of embeddings.
-std::vector<NamedTensor> embedding_inputs(const KnowledgeGraph& graph, const std::vector<Query>& queries, int64_t group) {
+std::vector<NamedTensor> embedding_inputs(const KnowledgeGraph& graph, const std::vector<Query>& queries,
+                                          int64_t group) {
   const int64_t samples = (std::ssize(queries) + group - 1) / group;
   std::vector<NamedTensor> inputs;
   for (const char* const name : {"head", "relation", "tail"}) inputs.push_back(numbers_for(name, {samples, group}));

@@ -120,8 +120,8 @@ void walk_messages(const PathCall& call, const Span& span) {
       }
     }
     for (int64_t e = call.lists.ptr[row]; e < call.lists.ptr[row + 1]; ++e) {
-      const float *const from = call.x + call.lists.source[e] * width,
-                  *const by = call.relations + call.lists.relation[e] * width;
+      const float *const from = call.x + call.lists.source[e] * width, *const by = call.relations +
+                                                                                   call.lists.relation[e] * width;
       Vf x[kVectors] = {hn::Zero(Df()), hn::Zero(Df())}, r[kVectors] = {hn::Zero(Df()), hn::Zero(Df())}, m[kVectors];
       rows.each([&](int v) { x[v] = rows.load(from, v), r[v] = rows.load(by, v); });
       message_of<kMessage>(x, r, m);
@@ -351,15 +351,16 @@ void run_gradients(const PathForm& form, const KernelContext& context) {
 
 /// `lists`: the input that is the list of sources.
 void add(Backend& backend, const std::string& op, size_t lists, void (*run)(const PathForm&, const KernelContext&)) {
-  cpu::add_hwy(backend, op, [](const NodeSignature&) { return ""; },
-               [lists, run](const NodeSignature& node, int) {
-                 cpu_level();
-                 return [node, lists, form = ops::path_form(node), run](const KernelContext& context) {
-                   const auto table = [&](size_t input) { return static_cast<const int32_t*>(context.inputs[input]); };
-                   ops::check_paths(node, form, {table(lists), table(lists + 1), table(lists + 2)});
-                   run(form, context);
-                 };
-               });
+  cpu::add_hwy(
+      backend, op, [](const NodeSignature&) { return ""; },
+      [lists, run](const NodeSignature& node, int) {
+        cpu_level();
+        return [node, lists, form = ops::path_form(node), run](const KernelContext& context) {
+          const auto table = [&](size_t input) { return static_cast<const int32_t*>(context.inputs[input]); };
+          ops::check_paths(node, form, {table(lists), table(lists + 1), table(lists + 2)});
+          run(form, context);
+        };
+      });
 }
 
 }  // namespace
