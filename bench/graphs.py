@@ -121,11 +121,11 @@ def compare(name, medians):
                       "load_average": os.getloadavg()[0]}), flush=True)
 
 
-def prepare(data):
+def prepare(data, wanted):
     WORK.mkdir(parents=True, exist_ok=True)
     for name, (words, changes) in SETS.items():
         out = WORK / f"{name}.safetensors"
-        if not out.exists():
+        if out in wanted and not out.exists():
             kind, path, *more = words
             command = [ROOT / "build" / "ramet", "graphs", "prepare", kind, pathlib.Path(data) / path, *more, "--out", out]
             subprocess.run([*command, *(["--apply", changes] if changes else [])], check=True)
@@ -144,11 +144,11 @@ def main():
     parser.add_argument("--prepare", action="store_true", help="make the graph sets and measure nothing")
     parser.add_argument("--warm", action="store_true", help="compile for the compiled sides and measure nothing")
     args = parser.parse_args()
-    prepare(args.data)
-    if args.prepare:
-        return 0
     names = args.only or [name for name, case in CASES.items()
                           if (args.dgl or "dgl" not in case.runners) and (args.nbfnet or name != "nbfnet-v1")]
+    prepare(args.data, {case.set for name, case in CASES.items() if args.prepare or name in names})
+    if args.prepare:
+        return 0
     if args.warm:
         args.steps = 1
         for name in names:

@@ -497,6 +497,7 @@ void add_paths_by_hand(std::vector<OpCase>& cases) {
                      .attributes = {{"message", message}},
                      .expected = std::move(expected),
                      .gradient_outputs = op == "path_sum" ? std::vector<int>{} : std::vector<int>{0, 1, 2, 3},
+                     .gradient_tolerance = 1e-2,  // differences of numbers up to 13616 in f32
                      .low_types = false});
   };
   add("path_sum", "product", {{11.5, 156, 7, 8, 2, -2}});
@@ -555,7 +556,10 @@ void add_drawn_paths(std::vector<OpCase>& cases, int64_t number) {
                        .low_types = false});
     };
     add("path_sum", "_drawn_", with({rows}, graph), wide ? 0 : 1e-3);
-    add("path_statistics", "_drawn_", with({rows}, graph), wide ? 0 : 1e-3, {0, 1, 2, 3});
+    // Products lie so near to each other that a step of the finite differences changes which is the greatest.
+    const bool apart = message != "product";
+    add("path_statistics", "_drawn_", with({rows}, graph), wide ? 0 : 1e-3,
+        apart ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0, 1});
     const CaseInput places{.type = {kI32, rows.type.shape}, .low = -1, .high = static_cast<double>(edges + 1)};
     add("path_gradient", "_sum_", with(graph, {rows}), 0);
     add("path_gradient", "_statistics_", with(graph, {rows, rows, rows, rows, places, places}), 0);

@@ -97,9 +97,11 @@ ShardingRule path_rule(const NodeSignature& node) {
   const auto summed = [&](int64_t size) { return rule.factor(size, true, Reduce::kSum); };
   const int batch = rule.factor(form.batch), from = summed(form.rows), to = rule.factor(form.rows, true);
   const int relations = summed(form.relations), edges = summed(form.edges), pointers = summed(form.rows + 1);
-  ShardingRule::Dim features{rule.factor(form.features)};
+  ShardingRule::Dim features;
   if (form.message == PathMessage::kRotation)
     features = {rule.factor(form.features / form.width), rule.factor(form.width, true)};
+  else
+    features = {rule.factor(form.features)};
   const ShardingRule::Operand out{{batch}, {to}, features};
   if (!is_gradient(node)) rule.input({{batch}, {from}, features});
   rule.input({{batch}, {from}, features}).input({{batch}, {relations}, features});
