@@ -21,7 +21,7 @@ import pathlib
 import statistics
 import sys
 
-from peers.sides import comparison_arguments, first_processors, run, runners_of
+from peers.sides import comparison_arguments, first_processors, run, runners_of, warm
 
 CASES = ["bert-base", "gpt2", "vit-b", "t5-small", "wav2vec2-base"]
 
@@ -55,6 +55,10 @@ def words_of(args, case, side):
     return words
 
 
+def command_of(side, case, args):
+    return [sys.executable, "bench/peers/torch_step_side.py", *words_of(args, case, side)]
+
+
 def compare(case, runners, measured, rounds):
     hashes = {each.pop("weights_hash", None) for each in measured["ramet"]}
     medians = {name: {key: statistics.median(each[key] for each in measured[name]) for key in measured[name][0]}
@@ -82,13 +86,14 @@ def main():
     parser.add_argument("--clip", type=float, default=0, help="both sides clip the gradients to this norm")
     args = parser.parse_args()
     runners, processors, results = runners_of(args), first_processors(args.threads), Results(args.results)
+    if args.warm:
+        return warm(command_of, args.only or CASES, runners, args)
     for case in args.only or CASES:
         measured = {name: [] for name in runners}
         for round_ in range(args.rounds):
             for name in runners:
-                words = words_of(args, case, name)
-                command = [sys.executable, "bench/peers/torch_step_side.py", *words]
-                measured[name].append(results.of(words, round_, lambda: run(command, processors, bound=name != "ramet")))
+                measured[name].append(results.of(words_of(args, case, name), round_, lambda: run(
+                    command_of(name, case, args), processors, bound=name != "ramet")))
         print(json.dumps(compare(case, runners, measured, args.rounds)), flush=True)
 
 

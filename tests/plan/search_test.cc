@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -48,7 +49,8 @@ SearchReport report_of(const RecipePlanner& planner, const SearchResult& result)
 
 /// A planner whose layouts are compiled once each, however often they are asked for.
 struct Bench {
-  Bench(const std::string& memory, const std::string& layout) : planner(planner_of(memory, layout)) {
+  Bench(const std::string& memory, const std::string& layout, const std::vector<std::string>& settings = {})
+      : planner(planner_of(memory, layout, settings)) {
     std::vector<ModelProfile> profiles;
     const Preparation& ready = planner.preparation();
     profiles.emplace_back(decide_bits(make_training_step(ready.workload.model, ready.options)), planner.machine());
@@ -152,11 +154,11 @@ TEST(Search, FindsWhatTheBestOfAllIs) {
   EXPECT_GT(refused, 50);
 }
 
-TEST(Search, NoBoundIsAboveTheTruth) {
-  Bench bench("1 GiB", "auto");
+/// Compiles about `count` of all layouts: they fit, and no bound is above what they need.
+void expect_bounds_hold(Bench& bench, size_t count) {
   const auto all = all_layouts(bench.planner.space());
-  int compared = 0;
-  for (size_t i = 0; i < all.size(); i += std::max<size_t>(all.size() / 97, 1)) {
+  size_t compared = 0;
+  for (size_t i = 0; i < all.size(); i += std::max<size_t>(all.size() / count, 1)) {
     const Outcome& outcome = bench.evaluate(all[i]);
     EXPECT_TRUE(outcome.fits) << print_layout(all[i].layout) << ": " << outcome.refused;
     const LowerBound bound = bench.model->bound(all[i]);
@@ -165,7 +167,35 @@ TEST(Search, NoBoundIsAboveTheTruth) {
     EXPECT_GT(bound.seconds, 0);
     ++compared;
   }
-  EXPECT_GT(compared, 80);
+  EXPECT_GT(compared, count * 4 / 5);
+}
+
+TEST(Search, NoBoundIsAboveTheTruth) {
+  Bench bench("1 GiB", "auto");
+  expect_bounds_hold(bench, 97);
+}
+
+/// How weights are held changes the bytes of states and what replicas send, not which layouts there are.
+TEST(Search, WeightsHeldIn16BitsAreSearchedLikeOthers) {
+  const auto smallest = [](const SearchResult& result) {
+    int64_t bytes = std::numeric_limits<int64_t>::max();
+    for (const auto& each : result.fitting) bytes = std::min(bytes, each.outcome.bytes);
+    return bytes;
+  };
+  const size_t layouts = all_layouts(planner_of("1 GiB", "auto").space()).size();
+  for (const std::string held : {"bf16", "f16", "split"}) {
+    SCOPED_TRACE(held);
+    const std::vector<std::string> settings = {"train.precision=bf16", "train.weights=" + held};
+    Bench bench("1 GiB", "auto", settings);
+    EXPECT_EQ(all_layouts(bench.planner.space()).size(), layouts);
+    expect_bounds_hold(bench, 11);
+    const char* const narrow = "auto p=2 t=1 offload=none rts=none schedule=1f1b";
+    Bench few("1 GiB", narrow, settings), wide("1 GiB", narrow, {"train.precision=bf16"});
+    const SearchResult result = few.search(0);
+    ASSERT_FALSE(result.fitting.empty());
+    EXPECT_TRUE(result.proven);
+    EXPECT_LT(smallest(result), smallest(wide.search(0)));
+  }
 }
 
 /// The machine with every call of the stages measured: `share` of the time of its products at the peak rate, and next
@@ -239,18 +269,18 @@ TEST(Search, IsTheSameEveryTime) {
 TEST(Search, LayersMoveAwayFromAStageThatLacksMemory) {
   Bench bench("1 GiB", "auto p=2 t=1 r=1 offload=none rts=none recompute=none schedule=1f1b");
   const int64_t memory = bench.planner.device_memory();
-  const SearchResult result = search_layouts(
-      bench.planner.space(), *bench.model,
-      [&](const Candidate& candidate) {
-        const std::vector<int64_t>& layers = candidate.layout.layers;
-        Outcome outcome = bench.evaluate(candidate);
-        EXPECT_TRUE(outcome.fits) << print_layout(candidate.layout) << ": " << outcome.refused;
-        if (!layers.empty() && layers[0] == 0) return outcome;
-        Outcome refused;
-        refused.refused = "no room", refused.bytes = memory + 1, refused.refused_stage = 0;
-        return refused;
-      },
-      {.device_memory = memory, .evaluations = 8});
+  const SearchResult result =
+      search_layouts(bench.planner.space(), *bench.model,
+                     [&](const Candidate& candidate) {
+                       const std::vector<int64_t>& layers = candidate.layout.layers;
+                       Outcome outcome = bench.evaluate(candidate);
+                       EXPECT_TRUE(outcome.fits) << print_layout(candidate.layout) << ": " << outcome.refused;
+                       if (!layers.empty() && layers[0] == 0) return outcome;
+                       Outcome refused;
+                       refused.refused = "no room", refused.bytes = memory + 1, refused.refused_stage = 0;
+                       return refused;
+                     },
+                     {.device_memory = memory, .evaluations = 8});
   ASSERT_EQ(result.fitting.size(), 1u);
   EXPECT_EQ(result.fitting[0].candidate.layout.layers, (std::vector<int64_t>{0, 4}));
 }

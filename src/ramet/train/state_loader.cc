@@ -72,7 +72,7 @@ void StateLoader::write_weight(const StateTensor& weight, std::span<const std::b
 
 /// Weights and moments piece by piece, so that a weight of any size takes little memory beside its own.
 void StateLoader::write_first(const StateTensor& state) {
-  constexpr int64_t kPiece = 1 << 20;  // elements
+  constexpr int64_t kPiece = 1 << 18;  // elements: what is read, converted and kept at a time adds up
   const bool weight = state.kind == StateKind::kWeight;
   if (state.low_half) return;  // written with its weight
   ThreadTeam team(threads_);

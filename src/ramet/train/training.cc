@@ -10,6 +10,7 @@
 
 #include "ramet/base/clock.h"
 #include "ramet/base/error.h"
+#include "ramet/base/process_memory.h"
 #include "ramet/base/rounding.h"
 #include "ramet/base/version.h"
 #include "ramet/kernel/devices.h"
@@ -64,6 +65,8 @@ void Training::compile(const Layout& layout, const Where& where) {
   layout_ = fitted_layout(layout, workload_.model, options_, where.layout_source, workload_.remarks);
   identity_ = workload_.model.identity().hex();
   compiled_ = compile_workload(workload_.model, options_, layout_, where);
+  // Where memory counts, the compiler's own code makes room before devices take theirs.
+  if (where.device_memory_share > 0) leave_library_pages();
 }
 
 Training::~Training() = default;
