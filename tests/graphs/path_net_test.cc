@@ -429,6 +429,17 @@ TEST_F(PathNets, ContinueInTheMiddleOfAnEpoch) {
   EXPECT_EQ(rest.evaluation, expected.evaluation);
 }
 
+/// The recipe that a run keeps has every key, and is read again.
+TEST_F(PathNets, AreRecipesWhenEveryKeyIsWritten) {
+  const Settings embeddings{"model.kind=rotate", "data.kind=triples",
+                            "data.triples.set=" + (folder_ / "train.safetensors").string()};
+  for (const Recipe& own : {recipe(), parse_recipe("", "ring.toml", ".", embeddings)}) {
+    const std::string text = print_recipe(own);
+    EXPECT_THAT(text, HasSubstr("loss = \"log-sigmoid\""));
+    EXPECT_EQ(print_recipe(parse_recipe(text, "run.toml", ".", {})), text);
+  }
+}
+
 /// What is learned on one ring holds on a longer one, whose entities no weight knows.
 TEST_F(PathNets, LearnWhatHoldsForOtherEntities) {
   const Recipe own = recipe({"train.accumulation=1", "train.lanes=1", "train.steps=120"});

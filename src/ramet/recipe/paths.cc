@@ -116,21 +116,36 @@ std::shared_ptr<const FactGraph> train_graph(const Recipe& recipe, const Knowled
 bool is_path_net(const Recipe& recipe) { return recipe.model.kind == "nbfnet"; }
 
 void check_knowledge_keys(const Recipe& recipe) {
-  const bool paths = is_path_net(recipe);
-  for (const char* const key :
-       {"model.knowledge.norm", "model.knowledge.pad", "model.knowledge.shards", "model.knowledge.loss",
-        "model.knowledge.margin", "model.knowledge.penalty", "model.knowledge.deviation", "data.triples.sides",
-        "data.triples.reciprocal", "model.paths.layers", "model.paths.message", "model.paths.aggregate",
-        "data.triples.ranked_set"}) {
-    const std::string name = key;
-    const bool of_paths = name.starts_with("model.paths") || name == "data.triples.ranked_set";
-    if (of_paths != paths && recipe.places.count(name))
+  // A run's own recipe has every key, so only values that say something are refused.
+  const Recipe usual;
+  const auto &knowledge = recipe.model.knowledge, &usual_knowledge = usual.model.knowledge;
+  const auto &paths = recipe.model.paths, &usual_paths = usual.model.paths;
+  const auto &triples = recipe.data.triples, &usual_triples = usual.data.triples;
+  struct Key {
+    std::string name;
+    bool said;
+    bool of_paths = false;
+  };
+  for (const Key& key :
+       std::initializer_list<Key>{{"model.knowledge.norm", knowledge.norm != usual_knowledge.norm},
+                                  {"model.knowledge.pad", knowledge.pad != usual_knowledge.pad},
+                                  {"model.knowledge.shards", knowledge.shards != usual_knowledge.shards},
+                                  {"model.knowledge.loss", knowledge.loss != usual_knowledge.loss},
+                                  {"model.knowledge.margin", knowledge.margin != usual_knowledge.margin},
+                                  {"model.knowledge.penalty", knowledge.penalty != usual_knowledge.penalty},
+                                  {"model.knowledge.deviation", knowledge.deviation != usual_knowledge.deviation},
+                                  {"data.triples.sides", triples.sides != usual_triples.sides},
+                                  {"data.triples.reciprocal", triples.reciprocal != usual_triples.reciprocal},
+                                  {"model.paths.layers", paths.layers != usual_paths.layers, true},
+                                  {"model.paths.message", paths.message != usual_paths.message, true},
+                                  {"model.paths.aggregate", paths.aggregate != usual_paths.aggregate, true},
+                                  {"data.triples.ranked_set", triples.ranked_set != usual_triples.ranked_set, true}})
+    if (key.said && key.of_paths != is_path_net(recipe))
       throw Error({.what = "the model does not read this key",
-                   .where = recipe.where(name),
-                   .found = name + " with model.kind '" + recipe.model.kind + "'",
-                   .expected = of_paths ? "model.kind 'nbfnet'" : "embeddings",
+                   .where = recipe.where(key.name),
+                   .found = key.name + " with model.kind '" + recipe.model.kind + "'",
+                   .expected = key.of_paths ? "model.kind 'nbfnet'" : "embeddings",
                    .remedy = "Leave the key out"});
-  }
 }
 
 std::vector<Triple> RankedGraph::triples(const std::string& split, const std::string& part) const {
