@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -10,8 +11,10 @@
 #include "ramet/front/onnx_export.h"
 #include "ramet/front/onnx_model.h"
 #include "ramet/kernel/interpret.h"
+#include "ramet/model/decoding.h"
 #include "ramet/model/lstm.h"
 #include "ramet/model/presets.h"
+#include "ramet/model/sparsify.h"
 #include "ramet/model/vision.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_graphs.h"
@@ -44,7 +47,10 @@ HostTensor numbers(const std::string& name, const TensorType& type, int64_t high
 Values results(const Graph& graph, const Values& feeds) {
   std::vector<HostTensor> made = interpret(graph, cpu_backend(), feeds);
   Values named;
-  for (size_t i = 0; i < made.size(); ++i) named[graph.outputs()[i].name] = std::move(made[i]);
+  for (size_t i = 0; i < made.size(); ++i) {
+    const GraphOutput& output = graph.outputs()[i];
+    named[output.name + (output.role == OutputRole::kState ? front::kOnnxNextState : "")] = std::move(made[i]);
+  }
   return named;
 }
 
@@ -161,6 +167,71 @@ TEST(OnnxExport, EdgesOfGraphs) {
   for (const auto& op : {ops::segment_sum, ops::segment_mean, ops::segment_max, ops::segment_min, ops::segment_softmax})
     expect_same_bits(graph_of([&](GraphBuilder& build) { return op(input(build, "x", {1, 4, 3}), lists(build).ptr); }),
                      2);
+}
+
+TEST(OnnxExport, CachesAreInputsAndOutputs) {
+  model::Gpt2Config config;
+  config.layers = 2, config.hidden = 16, config.heads = 2, config.vocabulary = 30, config.positions = 8;
+  Model model = model::build_gpt2(config, kBatch);
+  model::add_gpt2_decoding(config, {.samples = 2, .room = 8, .vocabulary = 30, .widths = {3}}, model);
+  const Graph& decode = model.programs.back().graph;
+  expect_same_bits(decode, 3);
+  const TemporaryFolder folder;
+  front::write_onnx(folder / "model.onnx", decode, "model",
+                    [&](const std::string& name) { return numbers(name, decode.type(*decode.find_input(name)), 2); });
+  const model::Model read = front::import_onnx_model(folder / "model.onnx", {}).model;
+  std::set<std::string> inputs, results;
+  for (const InputSpec& input : read.inputs) inputs.insert(input.name);
+  for (const GraphOutput& output : read.programs.at(0).graph.outputs()) results.insert(output.name);
+  for (const std::string cache : {"transformer.h.0.attn.keys", "transformer.h.1.attn.values"}) {
+    EXPECT_TRUE(inputs.count(cache)) << testing::PrintToString(inputs);
+    EXPECT_TRUE(results.count(cache + ".next")) << testing::PrintToString(results);
+  }
+}
+
+TEST(OnnxExport, TablesOfNodesAreReadBack) {
+  // Two clusters of two rows; the far row of each is a row of the other one.
+  const auto table = [](std::vector<double> values) {
+    return TensorData(HostTensor::of(DType::kI32, {2, std::ssize(values) / 2}, values));
+  };
+  expect_same_bits(graph_of([&](GraphBuilder& build) {
+                     const auto list = [&](std::vector<double> values) { return ops::constant(build, table(values)); };
+                     const ops::HaloGraph halo{.index = list({1, 2, 0, 2, 0, 1}),
+                                               .ptr = list({0, 2, 3, 0, 1, 3}),
+                                               .back_index = list({1, 2, 0, 2, 0, 1}),
+                                               .back_ptr = list({0, 2, 3, 0, 1, 3}),
+                                               .rows = table({2, 1}),
+                                               .back_rows = table({3, 0}),
+                                               .edges = table({0, 1, 2, 3, 4, 5}),
+                                               .back_edges = table({0, 1, 2, 3, 4, 5})};
+                     return ops::halo_sum(build.input("x", DType::kF32, {2, 2, 4}), halo,
+                                          build.input("w", DType::kF32, {2, 3}));
+                   }),
+                   2);
+}
+
+TEST(OnnxExport, SparseWeightsKeepTheirBlocks) {
+  const Model model = model::sparsify(
+      model::build_bert(small_bert(), kBatch),
+      {.weights = {"bert.encoder.*.dense.weight"}, .density = 0.5, .block_rows = 4, .block_columns = 4});
+  const Graph logits = front::predictions_of(model, "");
+  const TemporaryFolder folder;
+  Values feeds;
+  for (const GraphInput& input : logits.inputs()) {
+    const Value& value = logits.value(input.value);
+    feeds[value.name] = numbers(value.name, value.type, 2);
+  }
+  for (const StateTensor& state : model.states)
+    if (state.init.data) feeds[state.name] = state.init.data->tensor();
+  front::write_onnx(folder / "model.onnx", logits, "model", [&](const std::string& name) { return feeds.at(name); });
+  const model::Model read = front::import_onnx_model(folder / "model.onnx", {}).model;
+  const Graph& again = read.programs.at(0).graph;
+  EXPECT_TRUE(std::any_of(again.nodes().begin(), again.nodes().end(),
+                          [](const Node& node) { return node.op->name == "sparse_matmul"; }));
+  for (const std::vector<StateTensor>* list : {&read.weights, &read.states})
+    for (const StateTensor& state : *list) feeds[state.name] = state.init.data->tensor();
+  const Values expected = results(logits, feeds), found = results(again, feeds);
+  for (const auto& [name, tensor] : expected) EXPECT_TRUE(found.at(name).data == tensor.data) << name;
 }
 
 TEST(OnnxExport, NumbersStandInAnotherFileOnRequest) {

@@ -87,6 +87,33 @@ TEST(OnnxModel, TakesALossByName) {
   EXPECT_NEAR(results.at(0).get(0), (first + second) / 2, 1e-5);
 }
 
+TEST(OnnxModel, NamesOfLogitsMayHaveColons) {
+  Graph graph = network();
+  graph.nodes.push_back(node("Identity", {"logits"}, {"Identity:0"}));
+  graph.outputs = {value("Identity:0", 1, {-1, 2})};
+  const auto made = import(graph, {.bind = {{"batch", 2}}, .loss = "cross_entropy:Identity:0:labels"});
+  EXPECT_EQ(made.model.inputs.at(1).name, "labels");
+  EXPECT_THAT(refusal(graph, {.bind = {{"batch", 2}}, .loss = "cross_entropy:labels"}), HasSubstr("no known form"));
+}
+
+/// Three steps of h = h w + b, with the weights handed from step to step, as TensorFlow's loops have them.
+TEST(OnnxModel, WeightsOfLoopsAreTrained) {
+  const Graph body{.nodes = {node("MatMul", {"h", "w.in"}, {"p"}), node("Add", {"p", "b"}, {"h.out"}),
+                             node("Identity", {"w.in"}, {"w.out"}), node("Identity", {"go"}, {"go.out"})},
+                   .inputs = {value("i", 7, {}), value("go", 9, {}), value("h", 1, {2, 2}), value("w.in", 1, {2, 2})},
+                   .outputs = {value("go.out", 9, {}), value("h.out", 1, {2, 2}), value("w.out", 1, {2, 2})}};
+  const Graph graph{.nodes = {node("Add", {"x", "x"}, {"y"}),
+                              node("Loop", {"steps", "", "first", "w"}, {"last", "w.last"},
+                                   {graph_attribute("body", body.message())}),
+                              node("MatMul", {"y", "last"}, {"logits"})},
+                    .initializers = {longs("steps", {}, {3}), floats("first", {2, 2}, {1, 0, 0, 1}),
+                                     floats("w", {2, 2}, {1, 2, 3, 4}), floats("b", {2}, {1, 2})},
+                    .inputs = {value("x", 1, {2, 2})},
+                    .outputs = {value("logits", 1, {2, 2})}};
+  // What the steps change is where they begin, not a weight.
+  EXPECT_THAT(names(import(graph, {.loss = "cross_entropy:logits:labels"}).model.weights), ElementsAre("w", "b"));
+}
+
 TEST(OnnxModel, PatternsChooseWeights) {
   const std::string loss = "cross_entropy:logits:labels";
   const auto weights = [&](std::vector<std::string> train, std::vector<std::string> freeze) {

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
@@ -15,7 +16,9 @@
 #include "ramet/model/sparsify.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/publish.h"
+#include "ramet/recipe/sparse.h"
 #include "ramet/recipe/task.h"
+#include "ramet/recipe/text_predictor.h"
 #include "ramet/train/evaluate.h"
 #include "ramet/train/predictor.h"
 #include "ramet/train/scaling.h"
@@ -119,12 +122,48 @@ StateValue saved_values(const Model& model, const Checkpoint& checkpoint) {
   };
 }
 
+/// Values of the states of a model whose weights are dense, of which a checkpoint has those of the same model with
+/// sparse weights.
+StateValue dense_values(const Model& dense, const Model& sparse, const StateValue& saved) {
+  std::map<std::string, TensorType> types;
+  for (const StateTensor& weight : dense.weights) types.emplace(weight.name, weight.type);
+  std::set<std::string> stored;
+  for (const SparseWeight& weight : sparse_weights(sparse)) stored.insert(weight.name);
+  const ReadBytes read = dense_reader(sparse, [saved](const std::string& name, std::span<std::byte> to) {
+    std::ranges::copy(saved(name).data, to.begin());
+  });
+  return [=](const std::string& name) {
+    if (!stored.count(name)) return saved(name);
+    HostTensor made(types.at(name));
+    read(name, made.data);
+    return made;
+  };
+}
+
+/// The model of a recipe before the passes of training, which choose an order of dimensions; with the program that
+/// `program` names, where it is one that is made on request.
+Model build_plain_model(const Recipe& recipe, const std::string& program) {
+  Model model = kind_of(recipe).build_model(recipe);
+  for (const int64_t width : Decoding{}.widths)
+    if (program == decode_program(width)) {
+      Decoding decoding = decoding_of(recipe, recipe.train.micro_batch, 0);
+      decoding.cache = DType::kF32;
+      decoding.widths = {width};
+      kind_of(recipe).add_decoding(recipe, decoding, model);
+    }
+  return model;
+}
+
 /// With --like, the ONNX file that the run began with, with the weights of a checkpoint; else the predictions of the
 /// model as an ONNX file.
 void export_onnx_file(const SubjectArguments& arguments, const Recipe& recipe, const Checkpoint& checkpoint) {
-  // Before the passes of training, which choose an order of dimensions.
-  const Model model = kind_of(recipe).build_model(recipe);
-  const StateValue value = saved_values(model, checkpoint);
+  Model model = build_plain_model(recipe, arguments.program);
+  const Model stored = with_sparse_weights(recipe, model, false);
+  StateValue value = saved_values(stored, checkpoint);
+  if (arguments.sparse)
+    model = stored;
+  else
+    value = dense_values(model, stored, value);
   if (arguments.like.empty())
     return write_onnx(arguments.out, predictions_of(model, arguments.program), model.name, value, arguments.onnx);
   std::map<std::string, HostTensor> weights;
@@ -160,18 +199,19 @@ int export_model(const SubjectArguments& arguments, bool json) {
   if (is_model_file_name(arguments.subject)) return export_model_as_onnx(arguments, json);
   const Subject subject = find_subject(arguments.subject, arguments);
   if (!subject.checkpoint) throw Error({.what = "has no checkpoint to export", .where = arguments.subject});
-  if (arguments.sparse && !is_file_name(arguments.out))
-    throw Error({.what = "--sparse writes a file of weights",
+  const bool to_onnx = std::filesystem::path(arguments.out).extension() == ".onnx";
+  if (arguments.sparse && !is_file_name(arguments.out) && (!to_onnx || !arguments.like.empty()))
+    throw Error({.what = "--sparse writes a file of weights, or an ONNX file that is not --like another",
                  .where = "--out",
                  .found = arguments.out,
-                 .expected = "FILE.safetensors"});
+                 .expected = "FILE.safetensors or FILE.onnx"});
   const Recipe recipe = complete_recipe(subject.recipe);
   const Checkpoint checkpoint(*subject.checkpoint);
   if (std::filesystem::path(arguments.out).extension() == ".ramet") {
     export_model_file(arguments.out, recipe, checkpoint);
     return tell_exported(arguments, subject, json);
   }
-  if (std::filesystem::path(arguments.out).extension() == ".onnx") {
+  if (to_onnx) {
     export_onnx_file(arguments, recipe, checkpoint);
     return tell_exported(arguments, subject, json);
   }
@@ -244,9 +284,10 @@ void add_export(CLI::App& app, Session& session) {
                    "predictions of the model as an ONNX file")
       ->type_name("PATH")
       ->required();
-  command->add_flag("--sparse", arguments->sparse,
-                    "write block-sparse weights as the index triples that torch.sparse_bsr_tensor takes, not as dense "
-                    "ones with zeros; for FILE.safetensors");
+  command->add_flag(
+      "--sparse", arguments->sparse,
+      "write block-sparse weights as they are stored, not as dense ones with zeros: FILE.safetensors gets "
+      "the index triples that torch.sparse_bsr_tensor takes, FILE.onnx the blocks and their places");
   command
       ->add_option("--like", arguments->like,
                    "FILE.onnx is a copy of this ONNX file, of which the model was made, with the new weights in place "
@@ -255,8 +296,9 @@ void add_export(CLI::App& app, Session& session) {
   command
       ->add_option(
           "--program", arguments->program,
-          "ONNX: what the file computes: \"evaluate\" or a program of the model (default: \"predict\", else the "
-          "logits of the evaluation's losses, else the evaluation)")
+          "ONNX: what the file computes: \"evaluate\", a program of the model, or \"decode 1\", 16 or 128: so many "
+          "more tokens of texts, with caches as inputs and outputs (default: \"predict\", else the logits of the "
+          "evaluation's losses, else the evaluation)")
       ->type_name("NAME");
   command->add_option("--opset", arguments->onnx.opset, "ONNX: version of the operator set")
       ->check(CLI::Range(kLeastWrittenOpset, kMostWrittenOpset))

@@ -76,9 +76,8 @@ class Exporter {
       names_[input.value] = value.name, writer_.reserve(value.name);
     }
     for (const GraphOutput& output : graph_.outputs()) {
-      if (output.role != OutputRole::kResult)
-        refused_["(states)"] = "the graph changes the state '" + output.name + "'";
-      writer_.reserve(output.name);
+      if (output.role == OutputRole::kState) changed_.insert(output.name);
+      writer_.reserve(name_of(output));
     }
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) write(id);
     refuse();
@@ -87,7 +86,7 @@ class Exporter {
     for (const GraphOutput& output : graph_.outputs()) {
       const auto found = names_.find(output.value);
       if (found == names_.end()) throw unwritten(output.name);
-      results.push_back(writer_.node("Identity", {found->second}, {}, output.name));
+      results.push_back(writer_.node("Identity", {found->second}, {}, name_of(output)));
     }
     read_ = writer_.drop_unused(results);
   }
@@ -97,7 +96,7 @@ class Exporter {
     std::vector<std::pair<std::string, TensorType>> made;
     for (const GraphInput& input : graph_.inputs()) {
       const Value& value = graph_.value(input.value);
-      if (input.role == InputRole::kState && read_.count(value.name)) made.emplace_back(value.name, value.type);
+      if (is_initializer(input) && read_.count(value.name)) made.emplace_back(value.name, value.type);
     }
     for (const auto& [name, tensor] : writer_.constants())
       if (read_.count(name)) made.emplace_back(name, tensor.type);
@@ -117,11 +116,10 @@ class Exporter {
     for (const ProtoMessage& tensor : tensors) graph.message(5, tensor);
     for (const GraphInput& input : graph_.inputs()) {
       const Value& value = graph_.value(input.value);
-      if (input.role != InputRole::kState && read_.count(value.name))
-        graph.message(11, value_info(value.name, value.type));
+      if (!is_initializer(input) && read_.count(value.name)) graph.message(11, value_info(value.name, value.type));
     }
     for (const GraphOutput& output : graph_.outputs())
-      graph.message(12, value_info(output.name, graph_.type(output.value)));
+      graph.message(12, value_info(name_of(output), graph_.type(output.value)));
     ProtoMessage made;
     made.number(1, static_cast<uint64_t>(ir_version_of(options_.opset))).bytes(2, "ramet").message(7, graph);
     made.message(8, ProtoMessage().bytes(1, "").number(2, static_cast<uint64_t>(options_.opset)));
@@ -132,6 +130,14 @@ class Exporter {
 
  private:
   using Names = OnnxWriter::Names;
+
+  static std::string name_of(const GraphOutput& output) {
+    return output.role == OutputRole::kState ? output.name + kOnnxNextState : output.name;
+  }
+  /// States that the graph changes are inputs, as what it makes of them are outputs.
+  bool is_initializer(const GraphInput& input) const {
+    return input.role == InputRole::kState && changed_.count(graph_.value(input.value).name) == 0;
+  }
 
   void write(NodeId id) {
     const Node& node = graph_.node(id);
@@ -244,6 +250,7 @@ class Exporter {
   std::string name_;
   OnnxWriteOptions options_;
   OnnxWriter writer_{false};
+  std::set<std::string> changed_{};  ///< states
   std::map<ValueId, std::string> names_{};
   std::map<std::string, Function> functions_{};
   std::map<std::string, std::string> refused_{};  ///< ops, and why

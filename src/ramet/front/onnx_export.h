@@ -25,8 +25,12 @@ inline constexpr int64_t kLeastWrittenOpset = 20, kMostWrittenOpset = 28;
 /// evaluation. Throws Error naming the programs where there is none of the name.
 Graph predictions_of(const model::Model& model, const std::string& program);
 
-/// Writes a graph as an ONNX file, with the values of its states as initializers. Ops that ONNX lacks are functions of
-/// the file (front/onnx_writer.h). Throws UnsupportedOp that lists the ops for which there is no form here.
+/// Behind the name of a state that a graph changes: the output with what it becomes.
+inline constexpr const char* kOnnxNextState = ".next";
+
+/// Writes a graph as an ONNX file, with the values of its states as initializers; a state that the graph changes, such
+/// as a cache, is an input NAME and an output NAME.next. Ops that ONNX lacks are functions of the file
+/// (front/onnx_writer.h). Throws UnsupportedOp that lists the ops for which there is no form here.
 void write_onnx(const std::filesystem::path& path, const Graph& graph, const std::string& name, const StateValue& value,
                 const OnnxWriteOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Attention, rotations and recurrent layers as ONNX.
+// Attention, caches, rotations and recurrent layers as ONNX.
 #include <cmath>
 
 #include "ramet/front/onnx_writer.h"
@@ -20,7 +20,7 @@ std::string positions(OnnxWriter& to, int64_t n, const std::vector<int64_t>& dim
 
 class Attention {
  public:
-  Attention(OnnxWriter& to, const OnnxOp& op) : to_(to), op_(op), form_(ops::attention_form(op.signature)) {
+  Attention(OnnxWriter& to, const OnnxOp& op, const ops::AttentionForm& form) : to_(to), op_(op), form_(form) {
     if (form_.dropout > 0) op.refuse("attention with dropout has no form");
   }
 
@@ -64,7 +64,12 @@ class Attention {
   void see(const std::string& visible) {
     scores_ = to_.node("Where", {visible, scores_, to_.number(form_.dtype, -INFINITY)});
   }
-  std::string queries() { return positions(to_, form_.sequence, {form_.sequence, 1}, form_.ahead); }
+  /// Positions of the queries among the keys, for [B, heads, S, T].
+  std::string queries() {
+    const std::string own = positions(to_, form_.sequence, {form_.sequence, 1}, form_.ahead);
+    if (form_.first < 0) return own;
+    return to_.node("Add", {own, to_.reshape(to_.cast(operand(form_.first), DType::kI64), {form_.batch, 1, 1, 1})});
+  }
   std::string keys() { return positions(to_, form_.keys, {1, form_.keys}); }
 
   void add_slopes() {
@@ -107,7 +112,30 @@ class Attention {
   std::string scores_{};
 };
 
-Names attention(OnnxWriter& to, const OnnxOp& op) { return Attention(to, op).write(); }
+Names attention(OnnxWriter& to, const OnnxOp& op) {
+  return Attention(to, op, ops::attention_form(op.signature)).write();
+}
+Names cached_attention(OnnxWriter& to, const OnnxOp& op) {
+  return Attention(to, op, ops::cached_attention_form(op.signature)).write();
+}
+
+/// Rows take the places of a cache from first[b] on; behind the cache stands one for those that fall outside.
+Names write_rows(OnnxWriter& to, const OnnxOp& op) {
+  const Shape& table = op.input(0).shape;
+  const int64_t batch = table[0], room = table[1], count = op.input(1).shape[1];
+  std::vector<int64_t> spare = table.dims(), line(spare.size(), 1);
+  spare[1] = 1, line[0] = batch, line[1] = count;
+  const std::string first = to.reshape(to.cast(op.in[2], DType::kI64), {batch, 1});
+  const std::string place = to.node("Add", {first, positions(to, count, {1, count})});
+  const std::string before = to.node("Less", {place, to.integers({0})});
+  const std::string outside = to.node("Or", {before, to.node("GreaterOrEqual", {place, to.integers({room})})});
+  const std::string safe = to.node("Where", {outside, to.integers({room}), place});
+  const std::string index = to.expand(to.reshape(safe, line), op.input(1).shape.dims());
+  const std::string none = to.expand(to.number(op.input(0).dtype, 0), spare);
+  const std::string wide = to.node("Concat", {op.in[0], none}, {onnx_integer("axis", 1)});
+  const std::string made = to.node("ScatterElements", {wide, index, op.in[1]}, {onnx_integer("axis", 1)});
+  return {to.slice(made, 1, 0, room)};
+}
 
 /// Pairs (x, y) of each head as (x cos - y sin, y cos + x sin).
 Names rotary(OnnxWriter& to, const OnnxOp& op) {
@@ -215,8 +243,10 @@ Names recurrent(OnnxWriter& to, const OnnxOp& op) { return Recurrent(to, op).wri
 
 const std::vector<OnnxFormEntry>& onnx_sequence_forms() {
   static const std::vector<OnnxFormEntry> table = {
-      {"attention", attention, true}, {"rotary", rotary, true}, {"lstm", recurrent, true},
-      {"gru", recurrent, true},       {"rnn", recurrent, true},
+      {"attention", attention, true},   {"cached_attention", cached_attention, true},
+      {"write_rows", write_rows, true}, {"rotary", rotary, true},
+      {"lstm", recurrent, true},        {"gru", recurrent, true},
+      {"rnn", recurrent, true},
   };
   return table;
 }

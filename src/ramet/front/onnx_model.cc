@@ -31,8 +31,9 @@ struct NamedLoss {
 std::optional<NamedLoss> parse_loss(const std::string& text) {
   constexpr std::string_view kPrefix = "cross_entropy:";
   if (!text.starts_with(kPrefix)) return std::nullopt;
-  const size_t colon = text.find(':', kPrefix.size());
-  if (colon == std::string::npos || colon + 1 == text.size())
+  // The last colon: names of TensorFlow's values have one of their own, as in "Identity:0".
+  const size_t colon = text.rfind(':');
+  if (colon < kPrefix.size() || colon + 1 == text.size())
     throw Error({.what = "the loss is of no known form",
                  .where = "model.loss",
                  .found = text,

@@ -45,17 +45,44 @@ bool moves_elements(const OnnxNode& node) {
   return node.domain.empty() && kOps.count(node.op) != 0;
 }
 
-}  // namespace
-
-std::set<std::string> find_onnx_weights(const OnnxGraph& graph) {
-  // From the last node to the first: which values end in a weight's place.
-  std::set<std::string> wanted;
+/// Whether a loop's graph hands its input `at` on as it came; the outputs of a Loop are those of its inputs but the
+/// first, those of a Scan begin with its states.
+bool is_kept(const OnnxNode& loop, const OnnxGraph& graph, size_t at) {
+  if (loop.op == "If" || at >= graph.inputs.size() || (loop.op == "Loop" && at < 2)) return false;
+  const size_t output = loop.op == "Loop" ? at - 1 : at;
+  if (output >= graph.outputs.size()) return false;
+  std::string name = graph.outputs[output].name;
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node)
+    if (node->op == "Identity" && node->outputs == std::vector{name}) name = node->inputs.at(0);
+  return name == graph.inputs[at].name;
+}
+
+/// Values of a graph that end in a weight's place, those of outer graphs among them: from the last node to the first.
+std::set<std::string> weight_places(const OnnxGraph& graph) {
+  std::set<std::string> wanted;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     for (size_t i = 0; i < node->inputs.size(); ++i) {
       const bool passes = moves_elements(*node) && !node->outputs.empty() && (i == 0 || node->op == "Concat") &&
                           wanted.count(node->outputs.at(0)) != 0;
       if (passes || takes_weight(*node, i)) wanted.insert(node->inputs[i]);
     }
+    for (const OnnxAttribute& attribute : node->attributes) {
+      if (!attribute.graph) continue;
+      const std::set<std::string> inner = weight_places(*attribute.graph);
+      wanted.insert(inner.begin(), inner.end());
+      // What a loop hands from step to step is a weight where no step changes it.
+      for (size_t i = 0; i < node->inputs.size(); ++i)
+        if (is_kept(*node, *attribute.graph, i) && inner.count(attribute.graph->inputs[i].name))
+          wanted.insert(node->inputs[i]);
+    }
+  }
+  return wanted;
+}
+
+}  // namespace
+
+std::set<std::string> find_onnx_weights(const OnnxGraph& graph) {
+  const std::set<std::string> wanted = weight_places(graph);
   std::set<std::string> made;
   for (const OnnxTensor& tensor : graph.initializers) {
     int64_t elements = 1;

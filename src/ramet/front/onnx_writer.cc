@@ -135,8 +135,9 @@ std::set<std::string> OnnxWriter::drop_unused(const Names& results) {
 const OnnxFormEntry* find_onnx_form(std::string_view op) {
   static const std::map<std::string_view, OnnxFormEntry> table = [] {
     std::map<std::string_view, OnnxFormEntry> made;
-    for (const auto* family : {&onnx_elementwise_forms(), &onnx_shape_forms(), &onnx_index_forms(),
-                               &onnx_network_forms(), &onnx_sequence_forms(), &onnx_graph_forms(), &onnx_loss_forms()})
+    for (const auto* family :
+         {&onnx_elementwise_forms(), &onnx_shape_forms(), &onnx_index_forms(), &onnx_network_forms(),
+          &onnx_sequence_forms(), &onnx_sparse_forms(), &onnx_graph_forms(), &onnx_loss_forms()})
       for (const OnnxFormEntry& entry : *family) made.emplace(entry.op, entry);
     return made;
   }();

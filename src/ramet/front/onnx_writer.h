@@ -116,7 +116,8 @@ const std::vector<OnnxFormEntry>& onnx_elementwise_forms();
 const std::vector<OnnxFormEntry>& onnx_shape_forms();
 const std::vector<OnnxFormEntry>& onnx_index_forms();
 const std::vector<OnnxFormEntry>& onnx_network_forms();
-const std::vector<OnnxFormEntry>& onnx_sequence_forms();  ///< attention and recurrent layers
+const std::vector<OnnxFormEntry>& onnx_sequence_forms();  ///< attention, caches and recurrent layers
+const std::vector<OnnxFormEntry>& onnx_sparse_forms();
 const std::vector<OnnxFormEntry>& onnx_graph_forms();
 const std::vector<OnnxFormEntry>& onnx_loss_forms();
 

@@ -57,13 +57,21 @@ Model build_mask_model(const Recipe& complete, int64_t samples, int64_t masks, i
   return model;
 }
 
+Decoding decoding_of(const Recipe& complete, int64_t samples, int64_t room) {
+  if (!kind_of(complete).continues_texts()) {
+    Model none;
+    kind_of(complete).add_decoding(complete, {}, none);
+  }
+  const int64_t positions = *complete.model.max_positions;
+  return {.samples = samples,
+          .room = room > 0 ? std::min(room, positions) : positions,
+          .vocabulary = *complete.model.vocabulary_size,
+          .cache = precision_from_name(complete.train.precision).compute};
+}
+
 std::pair<Model, Decoding> build_decoding_model(const Recipe& complete, int64_t samples, int64_t room) {
   Model model = build_model(complete);
-  Decoding decoding;
-  decoding.samples = samples;
-  decoding.room = room > 0 ? std::min(room, *complete.model.max_positions) : *complete.model.max_positions;
-  decoding.vocabulary = *complete.model.vocabulary_size;
-  decoding.cache = precision_from_name(complete.train.precision).compute;
+  Decoding decoding = decoding_of(complete, samples, room);
   const size_t first = model.programs.size();
   kind_of(complete).add_decoding(complete, decoding, model);
   for (size_t i = first; i < model.programs.size(); ++i)

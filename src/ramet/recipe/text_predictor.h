@@ -71,8 +71,10 @@ class TextGenerator {
   Decoder decoder_;
 };
 
-/// The model of a complete recipe with programs that continue texts of `room` tokens (0: all positions), `samples` at
-/// once; and what they are. Throws Error for a model that continues none.
+/// How the model of a complete recipe continues texts of `room` tokens (0: all positions), `samples` at once. Throws
+/// Error for a model that continues none.
+Decoding decoding_of(const Recipe& complete, int64_t samples, int64_t room);
+/// The model of a complete recipe with programs that continue texts like this; and what they are.
 std::pair<Model, Decoding> build_decoding_model(const Recipe& complete, int64_t samples, int64_t room);
 /// The model of a complete recipe of masked words with the program "predict" (RecipeKind::build_predictor).
 Model build_mask_model(const Recipe& complete, int64_t samples, int64_t masks, int64_t k);

@@ -1,0 +1,34 @@
+"""Some models of bench/onnx_exports.py: what PyTorch's exporters write computes onnxruntime's outputs, and trains."""
+import json
+import subprocess
+import sys
+import unittest
+
+from peers import ROOT, needs
+
+# Of each exporter, models that it writes in ways of their own.
+NEW = ["mobilenet_v3_small", "lstm", "deberta", "llama", "t5"]
+OLD = ["swin", "gru", "gpt2", "bart", "vit"]
+
+
+@needs("torch", "torchvision", "transformers", "onnx", "onnxscript", "onnxruntime")
+class Exports(unittest.TestCase):
+    def run_bench(self, exporter, models):
+        chosen = [word for name in models for word in ("--only", name)]
+        done = subprocess.run([sys.executable, str(ROOT / "bench" / "onnx_exports.py"), "--exporter", exporter, "--train", *chosen],
+                              capture_output=True, text=True, check=False)
+        rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"model"')]
+        self.assertEqual([row["model"] for row in rows], models, done.stdout + done.stderr)
+        for row in rows:
+            with self.subTest(row["model"]):
+                self.assertEqual(row["result"], "same", row)
+
+    def test_files_of_the_exporter_by_torch_export(self):
+        self.run_bench("new", NEW)
+
+    def test_files_of_the_exporter_by_torchscript(self):
+        self.run_bench("old", OLD)
+
+
+if __name__ == "__main__":
+    unittest.main()
