@@ -58,32 +58,34 @@ def keras_models():
             "convnext_tiny": published("ConvNeXtTiny", 64)}
 
 
+def keras_model(name):
+    """A model with weights of its own, its input, and values for it."""
+    import keras
+    keras.utils.set_random_seed(1)
+    model = keras_models()[name]()
+    given = model.inputs[0]
+    value = drawn((SAMPLES, *given.shape[1:]), given.dtype)
+    settle(model, value)
+    return model, given, value
+
+
 def export_keras(name, path):
     """By Keras's own export: of the backends tensorflow and jax by tf2onnx, of torch by PyTorch's exporter."""
     import keras
-    keras.utils.set_random_seed(1)
-    model = keras_models()[name]()
-    value = model.inputs[0]
-    shape = (SAMPLES, *value.shape[1:])
-    settle(model, drawn(shape, value.dtype))
-    signature = [keras.InputSpec(shape=shape, dtype=value.dtype, name=value.name)]
+    model, given, value = keras_model(name)
+    signature = [keras.InputSpec(shape=value.shape, dtype=given.dtype, name=given.name)]
     model.export(str(path), format="onnx", verbose=False, input_signature=signature)
-    return only_input(path, drawn(shape, value.dtype))
+    return only_input(path, value)
 
 
 def export_tf2onnx(name, path):
-    """By tf2onnx from a function of TensorFlow, with a batch of any size."""
-    import keras
+    """By tf2onnx from a function of TensorFlow."""
     import tensorflow
     import tf2onnx
-    keras.utils.set_random_seed(1)
-    model = keras_models()[name]()
-    value = model.inputs[0]
-    shape = (SAMPLES, *value.shape[1:])
-    settle(model, drawn(shape, value.dtype))
+    model, given, value = keras_model(name)
     function = tensorflow.function(lambda x: model(x, training=False))
-    tf2onnx.convert.from_function(function, [tensorflow.TensorSpec(shape, value.dtype, name=value.name)], opset=18, output_path=str(path))
-    return only_input(path, drawn(shape, value.dtype))
+    tf2onnx.convert.from_function(function, [tensorflow.TensorSpec(value.shape, given.dtype, name=given.name)], opset=18, output_path=str(path))
+    return only_input(path, value)
 
 
 def settle(model, value):

@@ -178,7 +178,7 @@ TEST(OnnxExport, CachesAreInputsAndOutputs) {
   expect_same_bits(decode, 3);
   const TemporaryFolder folder;
   front::write_onnx(folder / "model.onnx", decode, "model",
-                    [&](const std::string& name) { return numbers(name, decode.type(*decode.find_input(name)), 2); });
+                    [&](const std::string& name) { return numbers(name, decode.type(decode.find_input(name)), 2); });
   const model::Model read = front::import_onnx_model(folder / "model.onnx", {}).model;
   std::set<std::string> inputs, results;
   for (const InputSpec& input : read.inputs) inputs.insert(input.name);

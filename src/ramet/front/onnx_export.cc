@@ -235,7 +235,7 @@ class Exporter {
     return {};
   }
 
-  Error unwritten(const std::string& found) const {
+  UnsupportedOp unwritten(const std::string& found) const {
     return UnsupportedOp(
         {.what = "the model has ops that are not written as ONNX", .where = "model '" + name_ + "'", .found = found});
   }
