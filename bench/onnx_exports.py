@@ -118,7 +118,7 @@ def train(path, inputs, outputs):
     command = [PROGRAM, "train", "recipe.toml", "--run", "run", "--json", "--threads", "1"]
     done = subprocess.run(command, cwd=path.parent, capture_output=True, text=True)
     if done.returncode != 0:
-        return False, "not trained: " + first_line(done.stdout + done.stderr)
+        return False, "not trained: " + first_line((done.stdout + done.stderr).strip().splitlines()[-1])
     events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     losses = [event["loss"] for event in events if event.get("event") == "step"]
     told = f"loss {losses[0]:.5g} (onnxruntime {wanted:.5g}) to {losses[-1]:.5g}"

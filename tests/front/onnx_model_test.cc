@@ -114,6 +114,42 @@ TEST(OnnxModel, WeightsOfLoopsAreTrained) {
   EXPECT_THAT(names(import(graph, {.loss = "cross_entropy:logits:labels"}).model.weights), ElementsAre("w", "b"));
 }
 
+TEST(OnnxModel, VariancesBelowARootAreNoWeights) {
+  Graph graph = network();
+  graph.nodes.push_back(node("Add", {"variance", "epsilon"}, {"sum"}));
+  graph.nodes.push_back(node("Sqrt", {"sum"}, {"deviation"}));
+  graph.nodes.push_back(node("Div", {"logits", "deviation"}, {"normed"}));
+  graph.nodes.push_back(node("Mul", {"normed", "gain"}, {"scaled"}));
+  for (const std::string name : {"variance", "gain"}) graph.initializers.push_back(floats(name, {2}, {1, 2}));
+  graph.initializers.push_back(floats("epsilon", {}, {1}));
+  graph.outputs = {value("scaled", 1, {-1, 2})};
+  EXPECT_THAT(names(import(graph, {.bind = {{"batch", 2}}, .loss = "cross_entropy:scaled:labels"}).model.weights),
+              ElementsAre("layers.0.weight", "layers.0.bias", "layers.1.weight", "gain"));
+}
+
+/// Sums of windows of 2 x 2 in the middle two of four dimensions, as JAX's exporter writes them.
+TEST(OnnxModel, ConvolutionsOfManyDimensionsWithOneTapAreTaken) {
+  const Graph graph{.nodes = {node("Conv", {"x", "w"}, {"y"}, {ints("strides", {1, 2, 2, 1})})},
+                    .initializers = {floats("w", {1, 1, 1, 2, 2, 1}, {1, 1, 1, 1})},
+                    .inputs = {value("x", 1, {1, 1, 2, 4, 2, 3})},
+                    .outputs = {value("y", 1, {1, 1, 2, 2, 1, 3})}};
+  HostTensor x(TensorType{DType::kF32, {1, 1, 2, 4, 2, 3}});
+  for (int64_t i = 0; i < x.elements(); ++i) x.set(i, static_cast<double>(i * i % 17));
+  const front::ImportedModel made = import(graph, {});
+  std::map<std::string, HostTensor> feeds{{"x", x}};
+  for (const StateTensor& weight : made.model.weights) feeds[weight.name] = weight.init.data->tensor();
+  const std::vector<HostTensor> results = interpret(made.model.programs.at(0).graph, reference_backend(), feeds);
+  ASSERT_EQ(results.at(0).type.shape, (Shape{1, 1, 2, 2, 1, 3}));
+  for (int64_t a = 0; a < 2; ++a)
+    for (int64_t b = 0; b < 2; ++b)
+      for (int64_t c = 0; c < 3; ++c) {
+        double sum = 0;
+        for (int64_t i = 0; i < 2; ++i)
+          for (int64_t j = 0; j < 2; ++j) sum += x.get(((a * 4 + 2 * b + i) * 2 + j) * 3 + c);
+        EXPECT_EQ(results[0].get((a * 2 + b) * 3 + c), sum) << a << ", " << b << ", " << c;
+      }
+}
+
 TEST(OnnxModel, PatternsChooseWeights) {
   const std::string loss = "cross_entropy:logits:labels";
   const auto weights = [&](std::vector<std::string> train, std::vector<std::string> freeze) {

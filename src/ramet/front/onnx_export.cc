@@ -10,6 +10,7 @@
 #include "ramet/front/onnx_write.h"
 #include "ramet/front/onnx_writer.h"
 #include "ramet/ir/part_of.h"
+#include "ramet/ops/epilogue.h"
 #include "ramet/transform/filled_state.h"
 
 namespace ramet::front {
@@ -161,6 +162,7 @@ class Exporter {
       return;
     }
     try {
+      if (ops::has_epilogue(signature)) op.refuse("an epilogue has no form");
       Names made = batch_norm(node);
       if (made.empty()) made = is_wrapped(*form, node) ? call(*form, op) : form->write(writer_, op);
       for (size_t i = 0; i < made.size() && i < node.outputs.size(); ++i) names_[node.outputs[i]] = made[i];

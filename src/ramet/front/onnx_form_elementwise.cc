@@ -84,15 +84,34 @@ Names not_equal(OnnxWriter& to, const OnnxOp& op) { return {to.node("Not", {to.n
 Names is_finite(OnnxWriter& to, const OnnxOp& op) {
   return {to.node("Not", {to.node("Or", {to.node("IsInf", op.in), to.node("IsNaN", op.in)})})};
 }
+/// Whether two values have different signs.
+std::string differ(OnnxWriter& to, const std::string& a, const std::string& b, DType type) {
+  const std::string zero = to.number(type, 0);
+  return to.node("Xor", {to.node("Less", {a, zero}), to.node("Less", {b, zero})});
+}
 Names remainder(OnnxWriter& to, const OnnxOp& op) {
-  if (!is_floating(type_of(op))) return {to.node("Mod", op.in)};
-  return {to.node("Sub", {op.in[0], to.node("Mul", {op.in[1], to.node("Floor", {to.node("Div", op.in)})})})};
+  const DType type = type_of(op);
+  if (!is_floating(type)) return {to.node("Mod", op.in)};
+  // The exact rest of the division, with the sign of b.
+  const std::string rest = to.node("Mod", op.in, {onnx_integer("fmod", 1)});
+  const std::string some = to.node("Not", {to.node("Equal", {rest, to.number(type, 0)})});
+  const std::string other = to.node("And", {some, differ(to, rest, op.in[1], type)});
+  return {to.node("Where", {other, to.node("Add", {rest, op.in[1]}), rest})};
 }
 Names fmod(OnnxWriter& to, const OnnxOp& op) { return {to.node("Mod", op.in, {onnx_integer("fmod", 1)})}; }
 Names floor_divide(OnnxWriter& to, const OnnxOp& op) {
-  if (is_floating(type_of(op))) return {to.node("Floor", {to.node("Div", op.in)})};
-  // a - (a mod b) is a multiple of b.
-  return {to.node("Div", {to.node("Sub", {op.in[0], to.node("Mod", op.in)}), op.in[1]})};
+  const DType type = type_of(op);
+  const std::string plain = to.node("Div", op.in), rest = remainder(to, op)[0], zero = to.number(type, 0);
+  if (is_floating(type)) {
+    const std::string whole = to.node("Round", {to.node("Div", {to.node("Sub", {op.in[0], rest}), op.in[1]})});
+    const std::string wild = to.node("Or", {to.node("IsInf", {plain}), to.node("IsNaN", {plain})});
+    const std::string kept = to.node("Or", {wild, to.node("Equal", {op.in[1], zero})});
+    return {to.node("Where", {kept, plain, whole})};
+  }
+  // ONNX rounds towards 0.
+  const std::string some = to.node("Not", {to.node("Equal", {rest, zero})});
+  const std::string below = to.node("And", {some, differ(to, op.in[0], op.in[1], type)});
+  return {to.node("Sub", {plain, to.node("Where", {below, to.number(type, 1), zero})})};
 }
 Names trunc(OnnxWriter& to, const OnnxOp& op) {
   return {to.node("Mul", {to.node("Sign", op.in), to.node("Floor", {to.node("Abs", op.in)})})};
@@ -124,13 +143,22 @@ Names erfc(OnnxWriter& to, const OnnxOp& op) {
   return {to.node("Sub", {to.number(type_of(op), 1), to.node("Erf", op.in)})};
 }
 Names hypot(OnnxWriter& to, const OnnxOp& op) {
-  const std::string a = to.node("Mul", {op.in[0], op.in[0]}), b = to.node("Mul", {op.in[1], op.in[1]});
-  return {to.node("Sqrt", {to.node("Add", {a, b})})};
+  // In units of the greater one: squares of great numbers are infinite.
+  const DType type = type_of(op);
+  const std::string a = to.node("Abs", {op.in[0]}), b = to.node("Abs", {op.in[1]}), most = to.node("Max", {a, b});
+  const std::string zero = to.node("Equal", {most, to.number(type, 0)});
+  const std::string unit = to.node("Where", {zero, to.number(type, 1), most});
+  const std::string x = to.node("Div", {a, unit}), y = to.node("Div", {b, unit});
+  const std::string sum = to.node("Add", {to.node("Mul", {x, x}), to.node("Mul", {y, y})});
+  const std::string infinite = to.node("Or", {to.node("IsInf", {a}), to.node("IsInf", {b})});
+  const std::string made = to.node("Mul", {to.node("Sqrt", {sum}), unit});
+  return {to.node("Where", {infinite, to.number(type, INFINITY), made})};
 }
 Names logaddexp(OnnxWriter& to, const OnnxOp& op) {
   const std::string most = to.node("Max", op.in), least = to.node("Min", op.in);
   const std::string rest = to.node("Softplus", {to.node("Sub", {least, most})});
-  return {to.node("Add", {most, rest})};
+  // The difference of two equal infinities is no number.
+  return {to.node("Where", {to.node("IsInf", {most}), most, to.node("Add", {most, rest})})};
 }
 Names slope(OnnxWriter& to, const OnnxOp& op) {
   return {to.node(op.node.op->name == "elu" ? "Elu" : "LeakyRelu", op.in, {onnx_number("alpha", parameter(op))})};

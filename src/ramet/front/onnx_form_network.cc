@@ -18,11 +18,15 @@ using Fields = OnnxWriter::Fields;
 Names product(OnnxWriter& to, const OnnxOp& op) {
   const ops::MatmulForm form = ops::matmul_form(op.signature);
   if (form.blocked) op.refuse("a weight in a kernel's own layout has no form");
-  const std::string a = form.transpose_a ? to.swap_last(op.in[0], op.rank(0)) : op.in[0];
-  const std::string b = form.transpose_b ? to.swap_last(op.in[1], op.rank(1)) : op.in[1];
+  // Where the result is of another type than the operands, the sums are those of f32.
+  const DType given = op.input(0).dtype;
+  const DType type = op.output().dtype == given && op.input(1).dtype == given ? given : DType::kF32;
+  const auto operand = [&](size_t i) { return op.input(i).dtype == type ? op.in[i] : to.cast(op.in[i], type); };
+  const std::string a = form.transpose_a ? to.swap_last(operand(0), op.rank(0)) : operand(0);
+  const std::string b = form.transpose_b ? to.swap_last(operand(1), op.rank(1)) : operand(1);
   std::string made = to.node("MatMul", {a, b});
-  if (op.in.size() > 2) made = to.node("Add", {made, op.in[2]});
-  return {op.output().dtype == op.input(0).dtype ? made : to.cast(made, op.output().dtype)};
+  if (op.in.size() > 2) made = to.node("Add", {made, operand(2)});
+  return {op.output().dtype == type ? made : to.cast(made, op.output().dtype)};
 }
 
 Names linear(OnnxWriter& to, const OnnxOp& op) {
@@ -138,7 +142,9 @@ Names channel_moments(OnnxWriter& to, const OnnxOp& op) {
   if (op.input(0).dtype != DType::kF32) a = to.cast(a, DType::kF32);
   std::vector<int64_t> axes;
   if (groups > 0) {
-    a = to.reshape(a, {shape.dim(0), groups, shape.elements() / (shape.dim(0) * groups)});
+    int64_t rest = 1;
+    for (int i = 1; i < shape.rank(); ++i) rest *= shape.dim(i);
+    a = to.reshape(a, {shape.dim(0), groups, rest / groups});
     axes = {2};
   } else {
     for (int i = 0; i < shape.rank(); ++i)
@@ -166,7 +172,13 @@ Names resample(OnnxWriter& to, const OnnxOp& op) {
   if (method == "nearest")
     fields.push_back(onnx_text("nearest_mode", roundings.at(attributes.get_string_or("rounding", "floor"))));
   if (method == "cubic") fields.push_back(onnx_number("cubic_coeff_a", attributes.get_float_or("cubic", -0.75)));
-  if (attributes.get_bool_or("antialias", false)) fields.push_back(onnx_integer("antialias", 1));
+  if (op.input(0).elements() == 0) op.refuse("nothing to resize has no form");
+  if (attributes.get_bool_or("antialias", false)) {
+    if (attributes.get_string_or("coordinates", "half_pixel") == "corners")
+      op.refuse("wide filters between corners have no form");
+    fields.push_back(onnx_integer("antialias", 1));
+    fields.push_back(onnx_integer("exclude_outside", 1));
+  }
   const Shape& shape = op.input(0).shape;
   std::vector<int64_t> sizes = {shape.dim(0), shape.dim(channels_last(op) ? -1 : 1)};
   for (const int64_t extent : attributes.get_ints("sizes")) sizes.push_back(extent);

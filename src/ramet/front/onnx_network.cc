@@ -23,16 +23,45 @@ void check_space(const OnnxCall& at, Tensor a) {
   if (a.shape().rank() < 3 || a.shape().rank() > 5) at.refuse("one to three dimensions of space are supported", "");
 }
 
+Tensor convolved(const OnnxCall& at, Tensor a, Tensor filter, const OnnxWindows& w) {
+  check_space(at, a);
+  return convolution(
+      a, filter, at.input_if(2),
+      {.strides = w.strides, .dilations = w.dilations, .low = w.low, .high = w.high, .groups = at.integer("group", 1)});
+}
+
+/// Of more than three dimensions of space, those along which every element is alone (one tap, steps of 1) are further
+/// samples: JAX's exporter writes sums over windows so.
+Tensor convolve_apart(const OnnxCall& at, Tensor a, Tensor filter, const OnnxWindows& w) {
+  const int rank = a.shape().rank();
+  OnnxWindows rest;
+  std::vector<int64_t> alone, kept, taps{filter.dim(0), filter.dim(1)};
+  for (int i = 2; i < rank; ++i) {
+    const auto d = static_cast<size_t>(i) - 2;
+    if (w.taps[d] == 1 && w.strides[d] == 1 && w.low[d] == 0 && w.high[d] == 0) {
+      alone.push_back(i);
+      continue;
+    }
+    kept.push_back(i), taps.push_back(w.taps[d]);
+    rest.strides.push_back(w.strides[d]), rest.dilations.push_back(w.dilations[d]);
+    rest.low.push_back(w.low[d]), rest.high.push_back(w.high[d]);
+  }
+  std::vector<int64_t> order{0}, samples{a.dim(0)}, dims{1, a.dim(1)};
+  for (const int64_t axis : alone) order.push_back(axis), samples.push_back(a.dim(static_cast<int>(axis)));
+  for (const int64_t extent : samples) dims[0] *= extent;
+  order.push_back(1);
+  for (const int64_t axis : kept) order.push_back(axis), dims.push_back(a.dim(static_cast<int>(axis)));
+  const Tensor made = convolved(at, reshape(transpose(a, order), Shape(dims)), reshape(filter, Shape(taps)), rest);
+  samples.insert(samples.end(), made.shape().dims().begin() + 1, made.shape().dims().end());
+  std::vector<int64_t> back(order.size());
+  for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  return transpose(reshape(made, Shape(samples)), back);
+}
+
 Values conv(const OnnxCall& at) {
   const Tensor a = at.input(0), filter = at.input(1);
-  check_space(at, a);
   const OnnxWindows w = onnx_windows(at, a.shape(), at.integers("kernel_shape", space_of(filter)));
-  return {convolution(a, filter, at.input_if(2),
-                      {.strides = w.strides,
-                       .dilations = w.dilations,
-                       .low = w.low,
-                       .high = w.high,
-                       .groups = at.integer("group", 1)})};
+  return {a.shape().rank() > 5 ? convolve_apart(at, a, filter, w) : convolved(at, a, filter, w)};
 }
 
 Values conv_transpose(const OnnxCall& at) {

@@ -57,14 +57,27 @@ bool is_kept(const OnnxNode& loop, const OnnxGraph& graph, size_t at) {
   return name == graph.inputs[at].name;
 }
 
+/// Outputs of sums that square roots alone read: a variance and its epsilon, where a norm is written out.
+std::set<std::string> summed_variances(const OnnxGraph& graph) {
+  std::map<std::string, std::set<std::string>> readers;
+  for (const OnnxNode& node : graph.nodes)
+    for (const std::string& input : node.inputs) readers[input].insert(node.op);
+  std::set<std::string> made;
+  for (const auto& [name, ops] : readers)
+    if (ops == std::set<std::string>{"Sqrt"}) made.insert(name);
+  return made;
+}
+
 /// Values of a graph that end in a weight's place, those of outer graphs among them: from the last node to the first.
 std::set<std::string> weight_places(const OnnxGraph& graph) {
+  const std::set<std::string> variances = summed_variances(graph);
   std::set<std::string> wanted;
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     for (size_t i = 0; i < node->inputs.size(); ++i) {
       const bool passes = moves_elements(*node) && !node->outputs.empty() && (i == 0 || node->op == "Concat") &&
                           wanted.count(node->outputs.at(0)) != 0;
-      if (passes || takes_weight(*node, i)) wanted.insert(node->inputs[i]);
+      const bool variance = node->op == "Add" && node->outputs.size() == 1 && variances.count(node->outputs[0]);
+      if (passes || (takes_weight(*node, i) && !variance)) wanted.insert(node->inputs[i]);
     }
     for (const OnnxAttribute& attribute : node->attributes) {
       if (!attribute.graph) continue;
