@@ -51,16 +51,25 @@ class GraphPacks : public Packs {
   PackContents contents(int64_t index) const override {
     PackContents pack;
     pack.graphs = graphs_of(index);
+    GraphBudget all;
+    for (const int64_t graph : pack.graphs) add(all, graph);
+    pack.nodes.resize(static_cast<size_t>(all.nodes));
+    pack.edges.resize(static_cast<size_t>(all.edges));
+    pack.source.resize(static_cast<size_t>(all.edges));
+    pack.target.resize(static_cast<size_t>(all.edges));
+    const auto sources = set_->sources(0), targets = set_->targets(0);
+    size_t node = 0, edge = 0;
     for (const int64_t graph : pack.graphs) {
-      const auto g = static_cast<size_t>(graph);
-      const auto first = static_cast<int32_t>(pack.nodes.size());
-      for (int64_t node = set_->node_ptr(0)[g]; node < set_->node_ptr(0)[g + 1]; ++node) pack.nodes.push_back(node);
-      for (int64_t edge = set_->edge_ptr(0)[g]; edge < set_->edge_ptr(0)[g + 1]; ++edge) {
-        pack.edges.push_back(edge);
-        pack.source.push_back(first + set_->sources(0)[static_cast<size_t>(edge)]);
-        pack.target.push_back(first + set_->targets(0)[static_cast<size_t>(edge)]);
+      const auto first = static_cast<int32_t>(node);
+      const int64_t first_node = set_->node_ptr(0)[static_cast<size_t>(graph)], nodes = nodes_of(graph);
+      const int64_t first_edge = set_->edge_ptr(0)[static_cast<size_t>(graph)], edges = edges_of(graph);
+      for (int64_t i = 0; i < nodes; ++i) pack.nodes[node++] = first_node + i;
+      for (int64_t i = first_edge; i < first_edge + edges; ++i, ++edge) {
+        pack.edges[edge] = i;
+        pack.source[edge] = first + sources[static_cast<size_t>(i)];
+        pack.target[edge] = first + targets[static_cast<size_t>(i)];
       }
-      pack.graph_ptr.push_back(static_cast<int32_t>(pack.nodes.size()));
+      pack.graph_ptr.push_back(static_cast<int32_t>(node));
     }
     return pack;
   }

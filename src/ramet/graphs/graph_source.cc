@@ -303,8 +303,8 @@ void GraphSource::fill_pairs(const PackContents& pack, int64_t sample, const Pla
   std::fill(values, values + output.dims[0], 0.0f);
   std::fill(second, second + output.dims[0], 0);
   const Field& field = set_->fields()[output.field];
-  for (size_t p = 0; p < pairs.edge.size(); ++p)
-    values[p] = static_cast<float>(field_number(field, set_->bytes(output.field), pairs.edge[p]));
+  const std::span<const std::byte> bytes = set_->bytes(output.field);
+  for (size_t p = 0; p < pairs.edge.size(); ++p) copy_value(field, bytes, pairs.edge[p], values + p);
   std::copy(pairs.second.begin(), pairs.second.end(), second);
   std::copy(pairs.ptr.begin(), pairs.ptr.end(), ptr);
 }

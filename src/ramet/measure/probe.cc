@@ -1,12 +1,15 @@
 #include "ramet/measure/probe.h"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "ramet/base/cache_folder.h"
@@ -203,30 +206,37 @@ bool measure_files(Machine& machine, const std::filesystem::path& folder) {
 
 namespace {
 
-/// The constants and patterns that each call reads, by input.
+/// The constants, patterns and tensors of the batch that each call reads, by input.
 struct KnownInput {
   size_t input = 0;
-  const StatePlace* state = nullptr;
+  std::vector<std::byte> bytes;
 };
-std::vector<std::vector<KnownInput>> known_inputs(const Executable& exe) {
-  std::map<BufferId, const StatePlace*> known;
+std::vector<std::vector<KnownInput>> known_inputs(const Executable& exe, std::span<const TensorView> batch) {
+  std::map<BufferId, std::vector<std::byte>> known;
   for (const StatePlace& state : exe.states)
     if (has_known_bytes(state))
-      for (const BufferId slot : state.slots) known[slot] = &state;
+      for (const BufferId slot : state.slots) known[slot] = known_bytes(state, exe.mesh.position(0));
+  for (const Segment& segment : exe.segments)
+    for (const Binding& feed : segment.feeds)
+      for (const TensorView& tensor : batch)
+        if (tensor.name == feed.name && *tensor.type == feed.type)
+          known[feed.buffer].assign(tensor.data, tensor.data + feed.type.bytes());
   std::vector<std::vector<KnownInput>> inputs(exe.calls.size());
   for (const Segment& segment : exe.segments)
     for (const Instruction& instruction : segment.instructions) {
       if (instruction.call < 0 || !inputs[static_cast<size_t>(instruction.call)].empty()) continue;
       for (size_t i = 0; i < instruction.inputs.size(); ++i)
-        if (const auto found = known.find(instruction.inputs[i]); found != known.end())
+        if (const auto found = known.find(instruction.inputs[i]);
+            found != known.end() &&
+            std::ssize(found->second) == exe.calls[static_cast<size_t>(instruction.call)].node.inputs[i].bytes())
           inputs[static_cast<size_t>(instruction.call)].push_back({i, found->second});
     }
   return inputs;
 }
 
-}  // namespace
-
-void measure_calls(Machine& machine, const Executable& exe, const Backend& backend, double budget_seconds, int beside) {
+/// As measure_calls; calls that read a data input of `batch` get its tensor.
+void measure_missing(Machine& machine, const Executable& exe, const Backend& backend, double budget_seconds, int beside,
+                     std::span<const TensorView> batch) {
   // What matters most first: how often a call runs times what the rates say it takes.
   std::vector<double> weight(exe.calls.size(), 0);
   std::vector<double> runs(exe.segments.size(), 0);
@@ -250,7 +260,7 @@ void measure_calls(Machine& machine, const Executable& exe, const Backend& backe
   Evictor evictor(team);
   const auto start = Clock::now();
   const int64_t most_bytes = available_memory() / 2;
-  const auto known = known_inputs(exe);
+  const auto known = known_inputs(exe, batch);
   for (const size_t i : order) {
     const Call& call = exe.calls[i];
     const std::string key = timing_key(call.node, call.kernel);
@@ -258,10 +268,7 @@ void measure_calls(Machine& machine, const Executable& exe, const Backend& backe
     if (seconds_since(start) > budget_seconds) break;
     const Neighbours neighbours(call, backend, team.size(), beside);
     const auto prepare = [&](std::span<std::byte* const> inputs) {
-      for (const KnownInput& each : known[i]) {
-        const std::vector<std::byte> bytes = known_bytes(*each.state, exe.mesh.position(0));
-        std::memcpy(inputs[each.input], bytes.data(), bytes.size());
-      }
+      for (const KnownInput& each : known[i]) std::memcpy(inputs[each.input], each.bytes.data(), each.bytes.size());
     };
     try {
       machine.measured_calls[key] = time_call(call, backend, team, 3, 0.03, &evictor, prepare).seconds;
@@ -270,7 +277,56 @@ void measure_calls(Machine& machine, const Executable& exe, const Backend& backe
   }
 }
 
+}  // namespace
+
+void measure_calls(Machine& machine, const Executable& exe, const Backend& backend, double budget_seconds, int beside) {
+  measure_missing(machine, exe, backend, budget_seconds, beside, {});
+}
+
 namespace {
+
+/// What the integers of a micro-batch are like: of each tensor its type and the mean of its numbers, to a quarter of an
+/// octave. So micro-batches of one data set are alike, and a graph's real edges are told from made-up ones.
+std::string kind_of_data(std::span<const TensorView> batch) {
+  std::string text;
+  for (const TensorView& tensor : batch) {
+    if (!is_integer(tensor.type->dtype)) continue;
+    const int64_t count = tensor.type->elements();
+    double sum = 0;
+    for (int64_t i = 0; i < count; ++i)
+      sum += std::abs(load_element(static_cast<const std::byte*>(tensor.data), tensor.type->dtype, i));
+    const double mean = sum / static_cast<double>(std::max<int64_t>(count, 1));
+    text += tensor.type->text() + " " + std::to_string(std::lround(4 * std::log2(1 + mean))) + "\n";
+  }
+  return text.empty() ? "" : hash_text(text).hex().substr(0, 8);
+}
+
+/// Whether a timing_key is that of a call that reads integers: indices and pointers, which say how much work there is.
+bool reads_integers(const std::string& key) {
+  const std::string inputs = key.substr(0, key.find(")->"));
+  for (size_t at = 1; at + 1 < inputs.size(); ++at) {
+    const bool begins = (inputs[at] == 'i' || inputs[at] == 'u') && (inputs[at - 1] == '(' || inputs[at - 1] == ',');
+    if (begins && std::isdigit(static_cast<unsigned char>(inputs[at + 1]))) return true;
+  }
+  return false;
+}
+
+constexpr std::string_view kWithData = " with data ";
+
+/// The name under which the time of a call is kept that was measured with such data.
+std::string kept_key(const std::string& key, const std::string& data) {
+  return data.empty() || !reads_integers(key) ? key : key + std::string(kWithData) + data;
+}
+
+/// Of all times that are kept, those that hold for such data, by timing_key.
+std::map<std::string, double> times_with(const std::map<std::string, double>& kept, const std::string& data) {
+  std::map<std::string, double> times;
+  for (const auto& [name, seconds] : kept) {
+    const std::string key = name.substr(0, name.find(kWithData));
+    if (kept_key(key, data) == name) times[key] = seconds;
+  }
+  return times;
+}
 
 bool is_of(const Machine& machine, const std::string& cpu, const Backend& backend, int threads) {
   if (machine.kernel_class != backend.kernel_class()) return false;
@@ -298,15 +354,21 @@ Machine local_machine(std::span<const Executable> stages, const Backend& backend
     machine = probe_machine(backend, threads);
     measure_meetings(machine, devices);
   }
+  const std::string data = kind_of_data(batch);
+  std::map<std::string, double> kept = std::exchange(machine.measured_calls, {});
+  machine.measured_calls = times_with(kept, data);
   if (lacks_calls(machine, stages))
     rehearse(machine, stages, backend, budget_seconds, beside, between_processes, batch);
   for (const Executable& exe : stages)
-    measure_calls(machine, exe, backend, budget_seconds / static_cast<double>(stages.size()), beside);
+    measure_missing(machine, exe, backend, budget_seconds / static_cast<double>(stages.size()), beside, batch);
   if (!streaming.empty()) measure_files(machine, streaming);
   if (file.empty()) return machine;
   try {
     std::filesystem::create_directories(file.parent_path());
-    write_file_atomic(file, print_machine(machine));
+    for (const auto& [key, seconds] : machine.measured_calls) kept[kept_key(key, data)] = seconds;
+    Machine written = machine;
+    written.measured_calls = std::move(kept);
+    write_file_atomic(file, print_machine(written));
   } catch (const std::exception&) {  // no place to keep it: measured again next time
   }
   return machine;

@@ -41,7 +41,7 @@ FeederOptions evaluation_feed(const Workload& workload, const TrainOptions& opti
 
 RealBatch real_batch(const Source* source, int64_t samples) {
   RealBatch real;
-  if (!source || !source->repeatable()) return real;
+  if (!source || !source->repeatable() || source->by_step()) return real;
   real.batch = source->make(0, samples);
   for (const NamedTensor& tensor : real.batch.tensors)
     real.views.push_back({tensor.name, &tensor.type, tensor.bytes.data()});

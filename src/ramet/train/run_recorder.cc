@@ -8,6 +8,7 @@
 #include "ramet/base/file.h"
 #include "ramet/base/version.h"
 #include "ramet/measure/probe.h"
+#include "ramet/train/feeds.h"
 #include "ramet/train/run_files.h"
 #include "ramet/transport/process.h"
 
@@ -81,8 +82,10 @@ void RunRecorder::on_start(const Training& training, const RunStart& start) {
   write_file_atomic(directory_.plan(), plan_json(programs));
   write_file_atomic(directory_.liveness(), liveness_json(programs));
   write_file_atomic(directory_.program(), program_json(programs));
-  if (training.profiled() && training.cluster().ranks() == 1)
-    machine_ = local_machine(training.cluster().stages(), training.layout());
+  if (training.profiled() && training.cluster().ranks() == 1) {
+    const RealBatch real = real_batch(training.workload().train.get(), training.options().micro_batch);
+    machine_ = local_machine(training.cluster().stages(), training.layout(), false, real.views);
+  }
 }
 
 void RunRecorder::on_step(int64_t done, const Numbers& metrics) {

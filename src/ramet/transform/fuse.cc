@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ramet/ops/map_program.h"
+#include "ramet/transform/map_clusters.h"
 
 namespace ramet::transform {
 namespace {
@@ -25,8 +26,6 @@ class Fuser {
  public:
   Fuser(const Graph& graph, const FuseLimits& limits) : graph_(graph), limits_(limits), uses_(graph.uses()) {
     cluster_of_.assign(graph.nodes().size(), kNoCluster);
-    is_output_.assign(graph.values().size(), false);
-    for (const auto& output : graph.outputs()) is_output_[static_cast<size_t>(output.value)] = true;
   }
 
   Graph run() {
@@ -90,80 +89,16 @@ class Fuser {
     cluster.inputs.insert(node.inputs.begin(), node.inputs.end());
   }
 
-  Graph rebuild() {
-    Graph result(graph_.name());
-    GraphCopier copier(graph_, result);
-    copier.copy_inputs();
-    for (const Cluster& cluster : clusters_)
-      for (NodeId id : cluster.nodes) copier.stand_in(graph_.node(id).serial, serial_of(cluster));
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      const int index = cluster_of_[static_cast<size_t>(id)];
-      if (index == kNoCluster || clusters_[static_cast<size_t>(index)].nodes.size() == 1)
-        copier.copy_node(id);
-      else if (clusters_[static_cast<size_t>(index)].last == id)
-        emit(clusters_[static_cast<size_t>(index)], copier, result);
-    }
-    copier.copy_outputs();
-    return result;
-  }
-
-  /// Serial number of a cluster's map: the last that a node of it has.
-  int32_t serial_of(const Cluster& cluster) const {
-    const auto numbered = std::find_if(cluster.nodes.begin(), cluster.nodes.end(),
-                                       [&](NodeId id) { return graph_.node(id).serial != 0; });
-    return numbered == cluster.nodes.end() ? 0 : graph_.node(*numbered).serial;
-  }
-
-  bool is_read_outside(ValueId value, const Cluster& cluster) const {
-    if (is_output_[static_cast<size_t>(value)]) return true;
-    const auto& users = uses_[static_cast<size_t>(value)];
-    return std::any_of(users.begin(), users.end(), [&](NodeId user) {
-      return std::find(cluster.nodes.begin(), cluster.nodes.end(), user) == cluster.nodes.end();
-    });
-  }
-
-  void emit(const Cluster& cluster, GraphCopier& copier, Graph& result) const {
-    MapProgram program;
-    std::vector<ValueId> inputs, outputs;
-    std::map<ValueId, int> number;
-    for (ValueId input : cluster.inputs) {
-      number[input] = program.inputs++;
-      inputs.push_back(copier[input]);
-    }
-    std::string dtypes;
-    for (auto id = cluster.nodes.rbegin(); id != cluster.nodes.rend(); ++id) {
-      const Node& node = graph_.node(*id);
-      append(program, map_program_of(graph_.signature(*id)), node, number);
-      if (!is_read_outside(node.outputs[0], cluster)) continue;
-      program.outputs.push_back({number[node.outputs[0]], MapProgram::Reduce::kNone});
-      dtypes += (dtypes.empty() ? "" : ",") + std::string(name_of(graph_.type(node.outputs[0]).dtype));
-      outputs.push_back(node.outputs[0]);
-    }
-    if (outputs.empty()) return;  // the chain has no reader: it is dead
-    Attributes attributes{{"program", program.text()}, {"shape", cluster.space.dims()}, {"dtypes", dtypes}};
-    NodeInfo info = copier.info(cluster.last);
-    info.serial = serial_of(cluster);
-    const NodeId map = result.add_node(OpRegistry::instance().get("map"), inputs, attributes, std::move(info));
-    for (size_t i = 0; i < outputs.size(); ++i) copier.map(outputs[i], result.node(map).outputs[i]);
-  }
-
-  /// Appends one node's own program, whose inputs are the node's inputs, to the cluster's.
-  static void append(MapProgram& program, const MapProgram& own, const Node& node, std::map<ValueId, int>& number) {
-    std::vector<int> values;
-    for (ValueId input : node.inputs) values.push_back(number.at(input));
-    for (MapProgram::Step step : own.steps) {
-      for (int& operand : step.operands) operand = values[static_cast<size_t>(operand)];
-      values.push_back(program.values());
-      program.steps.push_back(std::move(step));
-    }
-    number[node.outputs[0]] = values[static_cast<size_t>(own.outputs[0].value)];
+  Graph rebuild() const {
+    std::vector<MapCluster> made;
+    for (const Cluster& cluster : clusters_) made.push_back({cluster.nodes, cluster.last, cluster.space});
+    return with_maps(graph_, made, MapRounding::kAtOutputs);
   }
 
   const Graph& graph_;
   const FuseLimits limits_;
   const std::vector<std::vector<NodeId>> uses_;
   std::vector<int> cluster_of_;
-  std::vector<bool> is_output_;
   std::vector<Cluster> clusters_;
 };
 

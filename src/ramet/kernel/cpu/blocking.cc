@@ -42,16 +42,19 @@ void GatherGroup(const BlockedMatrix& blocked, const T* source, int64_t chunk, i
 }
 
 template <typename T, typename C>
-void FillBlocksOf(const BlockedMatrix& blocked, const T* source, int64_t begin, int64_t end, char* out) {
+void FillBlocksOf(const BlockedMatrix& blocked, const T* source, const FillRange& range, char* out) {
   constexpr bool kPairs = sizeof(C) == 2;
   constexpr int64_t kGroup = kPairs ? 2 * kUnits : kUnits;
   HWY_ALIGN uint32_t tile[kWidth * kUnits];
   const int64_t width = blocked.n_block, k_chunk = blocked.k_chunk(), run = blocked.run();
+  const int64_t groups = (k_chunk + kGroup - 1) / kGroup, first = groups * range.part / range.parts,
+                last = std::min(k_chunk, groups * (range.part + 1) / range.parts * kGroup);
   for (int64_t chunk = 0; chunk < blocked.chunks; ++chunk)
-    for (int64_t block = begin; block < end; ++block) {
-      auto* to = reinterpret_cast<uint32_t*>(out + chunk * blocked.chunk_bytes() + block * blocked.block_bytes());
+    for (int64_t block = range.begin; block < range.end; ++block) {
+      auto* to = reinterpret_cast<uint32_t*>(out + chunk * blocked.chunk_bytes() + block * blocked.block_bytes()) +
+                 first * kUnits * width;
       const int64_t cols = std::min(width, blocked.n - block * width);
-      for (int64_t k = 0; k < k_chunk; k += kGroup, to += kUnits * width) {
+      for (int64_t k = first * kGroup; k < last; k += kGroup, to += kUnits * width) {
         const int64_t at = blocked.source_row(chunk, k), left = run - k % run;  // rows that follow it in the source
         if (left < std::min(kGroup, k_chunk - k)) {
           GatherGroup<T, C>(blocked, source, chunk, k, std::min(kGroup, k_chunk - k), block * width, cols, to);
@@ -92,20 +95,20 @@ void CopyBlockOf(const T* source, int64_t stride, bool transposed, int64_t rows,
     }
 }
 
-void FillBlocks(const BlockedMatrix& blocked, const void* source, DType type, DType logical, int64_t begin, int64_t end,
+void FillBlocks(const BlockedMatrix& blocked, const void* source, DType type, DType logical, const FillRange& range,
                 void* out) {
   char* to = static_cast<char*>(out);
   const bool rounds = type == DType::kF32 && blocked.compute == DType::kF32;
   if (rounds && logical == DType::kBF16)
-    return FillBlocksOf<F32AsBf16, float>(blocked, static_cast<const F32AsBf16*>(source), begin, end, to);
+    return FillBlocksOf<F32AsBf16, float>(blocked, static_cast<const F32AsBf16*>(source), range, to);
   if (rounds && logical == DType::kF16)
-    return FillBlocksOf<F32AsF16, float>(blocked, static_cast<const F32AsF16*>(source), begin, end, to);
+    return FillBlocksOf<F32AsF16, float>(blocked, static_cast<const F32AsF16*>(source), range, to);
   WithOperand(type, source, [&](auto* typed) {
     using T = std::remove_cvref_t<decltype(*typed)>;
     if (blocked.compute == DType::kBF16)
-      FillBlocksOf<T, Bf16>(blocked, typed, begin, end, to);
+      FillBlocksOf<T, Bf16>(blocked, typed, range, to);
     else
-      FillBlocksOf<T, float>(blocked, typed, begin, end, to);
+      FillBlocksOf<T, float>(blocked, typed, range, to);
   });
 }
 
@@ -182,9 +185,9 @@ HWY_EXPORT(FillBlocks);
 HWY_EXPORT(CopyBlock);
 HWY_EXPORT(FinishRows);
 
-void fill_blocks(const BlockedMatrix& blocked, const void* source, DType type, DType logical, int64_t begin,
-                 int64_t end, void* out) {
-  HWY_DYNAMIC_DISPATCH(FillBlocks)(blocked, source, type, logical, begin, end, out);
+void fill_blocks(const BlockedMatrix& blocked, const void* source, DType type, DType logical, const FillRange& range,
+                 void* out) {
+  HWY_DYNAMIC_DISPATCH(FillBlocks)(blocked, source, type, logical, range, out);
 }
 
 void copy_block(const void* source, DType type, int64_t stride, bool transposed, int64_t rows, int64_t cols,

@@ -39,10 +39,15 @@ struct BlockedMatrix {
   static std::optional<BlockedMatrix> parse(const std::string& format);
 };
 
-/// Fills column blocks [begin, end) of all chunks. `source` is [k,n], or [n,k] if transposed, of any 16- or 32-bit
+/// What to fill of a blocked matrix: column blocks [begin, end) of all chunks, and of their k the part-th of `parts`.
+struct FillRange {
+  int64_t begin = 0, end = 0;
+  int64_t part = 0, parts = 1;
+};
+/// Fills a range. `source` is [k,n], or [n,k] if transposed, of any 16- or 32-bit
 /// floating type or 8-bit float, dense; `logical` is the type that b is of: an f32 source is rounded to it first.
-void fill_blocks(const BlockedMatrix& blocked, const void* source, DType type, DType logical, int64_t begin,
-                 int64_t end, void* out);
+void fill_blocks(const BlockedMatrix& blocked, const void* source, DType type, DType logical, const FillRange& range,
+                 void* out);
 
 /// rows x cols of a matrix with `stride` elements between rows (or, if `transposed`, between columns), converted to
 /// `compute` (f32 or bf16), row-major with `out_stride` elements between rows.

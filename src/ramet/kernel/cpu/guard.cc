@@ -56,7 +56,7 @@ class Trial {
     const auto source = random_matrix(2, sample_.k * sample_.n, compute_);
     b_.resize(static_cast<size_t>(blocked_.bytes()) + 64);
     b_begin_ = b_.data() + (64 - reinterpret_cast<uintptr_t>(b_.data()) % 64) % 64;
-    fill_blocks(blocked_, source.data(), compute_, compute_, 0, blocked_.blocks(), b_begin_);
+    fill_blocks(blocked_, source.data(), compute_, compute_, {0, blocked_.blocks()}, b_begin_);
     whole_ = product({}, 0, sample_.m, 0, sample_.n);
     for (int64_t cut : {int64_t{1}, sample_.m / 2, sample_.m - 3}) check_rows(cut);
     for (int64_t cut = blocked_.n_block; cut < sample_.n; cut += blocked_.n_block) check_columns(cut);

@@ -125,8 +125,8 @@ class MapWalk {
   template <typename Visit>
   void for_each_segment(int64_t at, int64_t count, const Visit& visit) const {
     const int64_t columns = prepared_.columns;
-    for (int64_t done = 0; done < count;) {
-      const int64_t row = (at + done) / columns, column = (at + done) % columns;
+    int64_t row = at / columns, column = at % columns;
+    for (int64_t done = 0; done < count; ++row, column = 0) {
       const int64_t length = std::min(columns - column, count - done);
       visit(Segment{row, column, length}, done);
       done += length;
@@ -316,6 +316,7 @@ class MapWalk {
       return;
     }
     const auto* floats = static_cast<const float*>(value);
+    if (output.reduce == Reduce::kSumRows && count_ % prepared_.columns == 0) return add_rows(output, floats);
     for_each_segment(at_, count_, [&](const Segment& segment, int64_t done) {
       if (output.reduce == Reduce::kSumRows)
         add_row(output, segment, floats + done);
@@ -330,6 +331,13 @@ class MapWalk {
       std::memcpy(sums, values, static_cast<size_t>(segment.count) * sizeof(float));
     else
       map_steps().add(values, segment.count, sums);
+  }
+
+  /// The block, which is whole rows of one of the blocks of rows that sums are made of.
+  void add_rows(const Prepared::Output& output, const float* values) {
+    const int64_t columns = prepared_.columns, row = at_ / columns;
+    float* sums = partials_ + output.partials_at + row / kReduceRows * columns;
+    map_steps().add_rows(values, count_ / columns, columns, row % kReduceRows == 0, sums);
   }
 
   void add_lanes(const Prepared::Output& output, void* memory, const Segment& segment, const float* values) {

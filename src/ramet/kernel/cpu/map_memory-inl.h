@@ -58,6 +58,32 @@ T shortened(int32_t value) {
 }
 inline float bf16_value(uint16_t bits) { return bf16_to_f32(bits); }
 
+/// Bools to 0 and 1, and back.
+inline void load_bools(const void* from, int64_t stride, int64_t count, void* to) {
+  if (stride != 1) return load_each<uint8_t, int32_t, truth>(from, stride, count, to);
+  const Di d;
+  const hn::Rebind<uint8_t, Di> narrow;
+  const auto* source = static_cast<const uint8_t*>(from);
+  auto* target = static_cast<int32_t*>(to);
+  int64_t i = 0;
+  for (; i + lanes() <= count; i += lanes())
+    hn::StoreU(hn::Min(hn::PromoteTo(d, hn::LoadU(narrow, source + i)), hn::Set(d, 1)), d, target + i);
+  for (; i < count; ++i) target[i] = truth(source[i]);
+}
+inline void store_bools(const void* from, int64_t count, void* to) {
+  const Di d;
+  const hn::Rebind<uint8_t, Di> narrow;
+  const auto* source = static_cast<const int32_t*>(from);
+  auto* target = static_cast<uint8_t*>(to);
+  int64_t i = 0;
+  for (; i + lanes() <= count; i += lanes()) {
+    const auto value = hn::LoadU(d, source + i);
+    const auto bit = hn::IfThenZeroElse(hn::Eq(value, hn::Zero(d)), hn::Set(d, 1));
+    hn::StoreU(hn::DemoteTo(narrow, bit), narrow, target + i);
+  }
+  for (; i < count; ++i) target[i] = source[i] != 0;
+}
+
 template <class T>
 void load_plain(const void* from, int64_t stride, int64_t count, void* to) {
   if (stride == 1)
@@ -85,7 +111,7 @@ inline cpu::LoadFunction find_load(DType dtype) {
     case DType::kF8E5M2: return &load_narrow<F8E5M2, f8e5m2_to_f32>;
     case DType::kI32: return &load_plain<int32_t>;
     case DType::kI64: return &load_plain<int64_t>;
-    case DType::kBool: return &load_each<uint8_t, int32_t, truth>;
+    case DType::kBool: return &load_bools;
     case DType::kU8: return &load_each<uint8_t, int32_t, widened<uint8_t>>;
     case DType::kU16: return &load_each<uint16_t, int32_t, widened<uint16_t>>;
     case DType::kI8: return &load_each<int8_t, int32_t, widened<int8_t>>;
@@ -107,7 +133,6 @@ void store_each(const void* from, int64_t count, void* to) {
   auto* target = static_cast<T*>(to);
   for (int64_t i = 0; i < count; ++i) target[i] = Narrow(source[i]);
 }
-inline uint8_t truth_byte(int32_t value) { return value != 0; }
 
 template <class T, uint16_t (*Narrow)(float)>
 void store_half(const void* from, int64_t count, void* to) {
@@ -133,7 +158,7 @@ inline cpu::StoreFunction find_store(DType dtype) {
     case DType::kF8E5M2: return &store_f8<DType::kF8E5M2>;
     case DType::kI32: return &store_plain<int32_t>;
     case DType::kI64: return &store_plain<int64_t>;
-    case DType::kBool: return &store_each<int32_t, uint8_t, truth_byte>;
+    case DType::kBool: return &store_bools;
     case DType::kU8: return &store_each<int32_t, uint8_t, shortened<uint8_t>>;
     case DType::kU16: return &store_each<int32_t, uint16_t, shortened<uint16_t>>;
     case DType::kI8: return &store_each<int32_t, int8_t, shortened<int8_t>>;
@@ -151,6 +176,29 @@ inline void add_to(const float* from, int64_t count, float* sums) {
   for (; i + lanes() <= count; i += lanes())
     hn::StoreU(hn::Add(hn::LoadU(d, sums + i), hn::LoadU(d, from + i)), d, sums + i);
   for (; i < count; ++i) sums[i] += from[i];
+}
+
+/// So many vectors of columns from `from` on.
+template <int kVectors>
+HWY_INLINE void add_row_vectors(const float* from, int64_t rows, int64_t columns, bool first, float* sums) {
+  const Df d;
+  const int64_t width = lanes();
+  Vf sum[kVectors];
+  for (int v = 0; v < kVectors; ++v) sum[v] = hn::LoadU(d, (first ? from : sums) + v * width);
+  for (int64_t row = first; row < rows; ++row)
+    for (int v = 0; v < kVectors; ++v) sum[v] = hn::Add(sum[v], hn::LoadU(d, from + row * columns + v * width));
+  for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[v], d, sums + v * width);
+}
+inline void add_rows_to(const float* from, int64_t rows, int64_t columns, bool first, float* sums) {
+  const int64_t width = lanes();
+  int64_t i = 0;
+  for (; i + 4 * width <= columns; i += 4 * width) add_row_vectors<4>(from + i, rows, columns, first, sums + i);
+  for (; i + width <= columns; i += width) add_row_vectors<1>(from + i, rows, columns, first, sums + i);
+  for (; i < columns; ++i) {
+    float sum = first ? from[i] : sums[i];
+    for (int64_t row = first; row < rows; ++row) sum += from[row * columns + i];
+    sums[i] = sum;
+  }
 }
 
 inline void add_to_lanes(const float* from, int64_t count, float* sums) {

@@ -565,7 +565,7 @@ StepFunction find_step(std::string_view name, DType type, MapForm a, MapForm b, 
 }  // namespace
 
 const cpu::MapSteps* GetMapSteps() {
-  static constexpr cpu::MapSteps kSteps{find_step, find_cast, find_load, find_store, add_to, add_to_lanes};
+  static constexpr cpu::MapSteps kSteps{find_step, find_cast, find_load, find_store, add_to, add_rows_to, add_to_lanes};
   return &kSteps;
 }
 

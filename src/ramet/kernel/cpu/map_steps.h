@@ -43,6 +43,9 @@ using LoadFunction = void (*)(const void* from, int64_t stride, int64_t count, v
 using StoreFunction = void (*)(const void* from, int64_t count, void* to);
 /// Adds `count` f32 to `sums`, element by element.
 using AddFunction = void (*)(const float* from, int64_t count, float* sums);
+/// Adds `rows` rows of `columns` f32, one after another, to `sums`, column by column in order; `first`: the first row's
+/// values are where the sums begin.
+using AddRowsFunction = void (*)(const float* from, int64_t rows, int64_t columns, bool first, float* sums);
 /// Adds `count` f32 to 16 lanes in the canonical order of the last dimension; `count` is a multiple of 16 but at the
 /// end.
 using LaneFunction = void (*)(const float* from, int64_t count, float* lanes);
@@ -58,6 +61,7 @@ struct MapSteps {
   LoadFunction (*load)(DType dtype);
   StoreFunction (*store)(DType dtype);
   AddFunction add;
+  AddRowsFunction add_rows;
   LaneFunction add_lanes;
 };
 const MapSteps& map_steps();

@@ -44,7 +44,7 @@ class BlockingKernel : public Kernel {
       : blocked_(blocked), type_(type), logical_(logical) {}
   void run(const KernelContext& context) const override {
     context.team.split(blocked_.blocks(), 1, [&](int64_t begin, int64_t end, int) {
-      fill_blocks(blocked_, context.inputs[0], type_, logical_, begin, end, context.outputs[0]);
+      fill_blocks(blocked_, context.inputs[0], type_, logical_, {begin, end}, context.outputs[0]);
     });
   }
 

@@ -22,6 +22,7 @@ constexpr int64_t kBlockBytes = 512 << 10;   // of a copied block of a: half of 
 constexpr int64_t kBufferedColumns = 512;    // of a block of sums
 constexpr int64_t kTileColumns = 256;        // the same of tiles
 constexpr int64_t kTileStrips = 8;           // of a block of rows of tiles
+constexpr int64_t kSharedRows = 256;         // least k of a block of columns that threads share
 constexpr int64_t kPackedColumns = 128;      // least columns that are worth packing rows for
 constexpr int64_t kResultBytes = 256 << 10;  // of a block of rows that an epilogue reads again
 
@@ -306,7 +307,7 @@ void PreparedMatmul::Parts::run_whole_products(const Operands& at, ThreadTeam& t
         char* to = at.scratch + rank * blocked_bytes;
         const int64_t wanted = form.b_index[static_cast<size_t>(index)];
         if (wanted != held)
-          fill_blocks(blocked, at.b + wanted * b_bytes, form.b.dtype, form.b.dtype, 0, blocked.blocks(), to);
+          fill_blocks(blocked, at.b + wanted * b_bytes, form.b.dtype, form.b.dtype, {0, blocked.blocks()}, to);
         held = wanted;
         b = to;
       }
@@ -322,10 +323,15 @@ void PreparedMatmul::Parts::run(const Operands& at, ThreadTeam& team) const {
     const char* b = at.b;
     if (!form.blocked) {
       const int64_t wanted = form.b_index[static_cast<size_t>(index)];
-      if (wanted != held)
-        team.split(blocked.blocks(), 1, [&](int64_t begin, int64_t end, int) {
-          fill_blocks(blocked, at.b + wanted * b_bytes, form.b.dtype, form.b.dtype, begin, end, at.scratch);
+      if (wanted != held) {
+        // Few columns are one block: then threads share its rows.
+        const int64_t parts = blocked.blocks() < team.size() && blocked.k_chunk() >= kSharedRows ? team.size() : 1;
+        team.split(blocked.blocks() * parts, 1, [&](int64_t begin, int64_t end, int) {
+          for (int64_t i = begin; i < end; ++i)
+            fill_blocks(blocked, at.b + wanted * b_bytes, form.b.dtype, form.b.dtype,
+                        {i / parts, i / parts + 1, i % parts, parts}, at.scratch);
         });
+      }
       held = wanted;
       b = at.scratch;
     }

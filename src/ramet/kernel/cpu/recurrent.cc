@@ -137,7 +137,7 @@ class RecurrentPlan {
     const char* source =
         at.in(product.input) + product.first_row * columns * static_cast<int64_t>(size_of(product.source));
     at.context.team.split(product.blocked.blocks(), 1, [&](int64_t begin, int64_t end, int) {
-      fill_blocks(product.blocked, source, product.source, product.logical, begin, end, at.scratch(product.at));
+      fill_blocks(product.blocked, source, product.source, product.logical, {begin, end}, at.scratch(product.at));
     });
   }
   void multiply(const StepProduct& product, const void* rows, void* out, const Operands& at) const {

@@ -1,0 +1,119 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ramet/ir/text.h"
+#include "ramet/kernel/interpret.h"
+#include "ramet/ops/build.h"
+#include "ramet/transform/differentiate.h"
+#include "ramet/transform/fuse.h"
+#include "ramet/transform/merge_maps.h"
+#include "ramet/transform/precision.h"
+#include "ramet/transform/simplify.h"
+#include "random_model.h"
+
+namespace ramet::tests {
+namespace {
+
+/// Merges, and expects the same bits of every output from fewer nodes.
+Graph expect_same_bits(const Graph& graph) {
+  const Graph merged = merge_maps(graph);
+  verify(merged, "merge_maps");
+  const auto feeds = feeds_for(graph, 1.0);
+  const std::vector<HostTensor> before = interpret(graph, cpu_backend(), feeds),
+                                after = interpret(merged, cpu_backend(), feeds);
+  EXPECT_EQ(before.size(), after.size());
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(before[i].type, after[i].type) << graph.outputs()[i].name;
+    EXPECT_EQ(before[i].data, after[i].data) << graph.outputs()[i].name << "\n" << print(merged);
+  }
+  return merged;
+}
+
+int count(const Graph& graph, const std::string& op) {
+  return static_cast<int>(std::ranges::count_if(graph.nodes(), [&](const Node& node) { return node.op->name == op; }));
+}
+
+/// A norm over those rows of x [1, rows, columns] that the mask counts, and a product behind it.
+Graph norm_graph(int64_t rows, int64_t columns, DType dtype) {
+  Graph graph("norm");
+  GraphBuilder build(graph);
+  const Tensor x = build.input("x", dtype, {1, rows, columns}), mask = build.input("mask", DType::kF32, {1, rows, 1});
+  const Tensor gain = build.input("gain", DType::kF32, {columns}, InputRole::kState);
+  const Tensor weight = build.input("weight", DType::kF32, {columns, columns}, InputRole::kState);
+  const Tensor wide = cast(multiply(x, x), DType::kF32), count = reduce_sum(multiply(mask, mask));
+  const Tensor mean = divide(reduce_sum(multiply(wide, mask), {0, 1}), count);
+  const Tensor apart = multiply(subtract(wide, mean), mask);
+  const Tensor variance = divide(reduce_sum(multiply(apart, apart), {0, 1}), count);
+  const Tensor normal = multiply(multiply(subtract(wide, mean), rsqrt(add_scalar(variance, 1e-5))), gain);
+  build.output("loss", reduce_sum(matmul(relu(normal), weight)));
+  return graph;
+}
+
+TEST(MergeMaps, SumsOfANormBelongToTheMapsThatMakeTheirTerms) {
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{130, 64}, {64, 37}, {1, 16}, {200, 1500}}) {
+    const Graph graph =
+        fuse(simplify(differentiate(norm_graph(rows, columns, DType::kF32), "loss", {"gain", "weight"})));
+    const Graph merged = expect_same_bits(graph);
+    EXPECT_GE(count(graph, "reduce_sum"), 5);
+    EXPECT_LE(count(merged, "reduce_sum"), 2) << print(merged);  // of scalars
+    EXPECT_EQ(count(merged, "broadcast_to"), 0) << print(merged);
+    EXPECT_LT(merged.nodes().size() + 6, graph.nodes().size());
+  }
+}
+
+TEST(MergeMaps, ValuesOf16BitsAreRoundedInsideToo) {
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    Graph graph("narrow");
+    GraphBuilder build(graph);
+    const Tensor x = build.input("x", dtype, {70, 20}), y = build.input("y", DType::kF32, {20});
+    const Tensor made = multiply(x, x);
+    build.output("sums", reduce_sum(made, {0}));
+    build.output("further", add(cast(made, DType::kF32), y));
+    build.output("bools", less(made, x));
+    const Graph merged = expect_same_bits(graph);
+    EXPECT_EQ(merged.nodes().size(), 1u) << print(merged);
+  }
+}
+
+TEST(MergeMaps, TrainingGraphsKeepTheirBits) {
+  for (const DType compute : {DType::kF32, DType::kBF16})
+    for (const Model& model : {tiny_bert(), tiny_gpt2()}) {
+      std::vector<std::string> names;
+      for (const auto& weight : model.weights) names.push_back(weight.name);
+      const Graph graph = fuse(simplify(differentiate(lower_precision(model.forward, compute), "loss", names)));
+      EXPECT_LT(expect_same_bits(graph).nodes().size(), graph.nodes().size());
+    }
+}
+
+TEST(MergeMaps, WhatMustStayApart) {
+  Graph graph("apart");
+  GraphBuilder build(graph);
+  const Tensor x = build.input("x", DType::kF32, {128, 16}), weight = build.input("w", DType::kF32, {16, 16});
+  Tensor first;
+  {
+    PartScope part(build, "layer", 0);
+    first = exp(x);
+  }
+  PartScope part(build, "layer", 1);
+  const Tensor product = matmul(first, weight);
+  // Reads a product that reads the map, so the two cannot run at once.
+  build.output("behind", add(first, product));
+  build.output("sums", reduce_sum(first, {0}));
+  const Graph merged = expect_same_bits(graph);
+  EXPECT_EQ(count(merged, "exp"), 1) << print(merged);
+  EXPECT_EQ(count(merged, "reduce_sum"), 1) << print(merged);  // of another part
+}
+
+TEST(MergeMaps, LimitsHold) {
+  Graph graph("long");
+  GraphBuilder build(graph);
+  Tensor x = build.input("x", DType::kF32, {64, 16});
+  for (int i = 0; i < 9; ++i) x = add_scalar(x, 0.5 + i);
+  build.output("x", x);
+  EXPECT_EQ(merge_maps(graph).nodes().size(), 1u);
+  EXPECT_EQ(merge_maps(graph, {.inputs = 12, .steps = 3}).nodes().size(), 3u);
+}
+
+}  // namespace
+}  // namespace ramet::tests
