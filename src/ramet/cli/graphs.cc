@@ -57,6 +57,7 @@ GraphTables read_tables(const PrepareArguments& arguments) {
   if (format == "tu") return graphs::read_tu(arguments.path, name_of(arguments));
   if (format == "npz") return graphs::read_npz(arguments.path);
   if (format == "triples") return read_triple_folder(arguments.path);
+  if (format == "events") return graphs::parse_events(text_of(arguments.path), arguments.path);
   if (format == "qm9") return graphs::read_qm9(arguments.path);
   if (format == "xyz") return graphs::parse_xyz(text_of(arguments.path), arguments.path);
   if (format == "sdf") return graphs::parse_sdf(text_of(arguments.path), arguments.path);
@@ -148,7 +149,7 @@ void add_prepare(CLI::App& parent, Session& session) {
   CLI::App* command = parent.add_subcommand("prepare", "Read graphs of a public format, and write them as a graph set");
   command->add_option("format", arguments->format, "of the data; 'set' reads a graph set")
       ->required()
-      ->check(CLI::IsMember({"planetoid", "tu", "npz", "triples", "qm9", "xyz", "sdf", "csv", "set"}));
+      ->check(CLI::IsMember({"planetoid", "tu", "npz", "triples", "events", "qm9", "xyz", "sdf", "csv", "set"}));
   command
       ->add_option("path", arguments->path,
                    "a folder (planetoid, tu, triples, qm9) or a file; of csv the table of edges")

@@ -70,6 +70,14 @@ GraphTables parse_sdf(std::string_view text, const std::string& source);
 GraphTables parse_csv_graphs(std::string_view edges, std::string_view nodes, std::string_view graphs,
                              const std::string& source);
 
+/// Events of one graph: a line "source target time" each, with blanks or commas between (SNAP's temporal networks), and
+/// perhaps numbers of a message behind it. Or a table of comma-separated values with the columns source, target and
+/// time; or JODIE's, with user_id, item_id and timestamp, where users and items are two kinds of nodes. Lines may be in
+/// any order. Nodes are numbered in the order in which they appear first. Edge fields: time f64; event i32, the number
+/// of an event in order of time, of equal times in order of lines; message f32 [...] and label i32 where there are
+/// some.
+GraphTables parse_events(std::string_view text, const std::string& source);
+
 /// Number of a chemical element, from 1; 0 for no symbol of one.
 int element_of_symbol(std::string_view symbol);
 

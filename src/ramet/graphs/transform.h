@@ -73,6 +73,11 @@ void draw_split(GraphTables& tables, int64_t train, int64_t validation, int64_t 
 void split_by(GraphTables& tables, const std::string& field, const std::vector<int64_t>& shares,
               std::optional<uint64_t> seed);
 
+/// Sets the field "split" of edges by their field "time", in shares of `train` : `validation` : `test`: the first part
+/// ends with the time below which its share of all edges lies (a quantile, by linear interpolation), the second
+/// likewise, so edges of one time stay together. Throws Error for edges without a time.
+void split_by_time(GraphTables& tables, const std::string& edges, const std::vector<int64_t>& shares);
+
 /// Whether this build has METIS.
 bool has_metis();
 /// The parts of a graph in METIS's form: neighbours of node i are `neighbours[ptr[i]]`.. without loops and duplicates,
