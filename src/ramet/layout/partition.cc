@@ -99,7 +99,8 @@ class Partitioner {
         throw Error({.what = "replicas would break the chain from one micro-batch to the next",
                      .where = "layout r, chained state '" + state.name + "'",
                      .found = std::to_string(layout_.r) + " replicas",
-                     .expected = "r=1"});
+                     .expected = "r=1",
+                     .remedy = "Cut the model instead: t, p, phases and offload keep the chain"});
   }
 
   int rts_of(StateKind kind) const {

@@ -51,10 +51,10 @@ std::vector<RecipeKey> common_keys() {
               "corpus`; arrays: "
               "files of arrays, one for each input of a model file, or of images; mnist: images in the files of MNIST, "
               "and of "
-              "Fashion-MNIST, in data.folder; graphs: a graph set, in data.graphs.set; triples: of a "
-              "knowledge graph, in data.triples.set; walks: through a graph, in data.walks.set",
+              "Fashion-MNIST, in data.folder; graphs: a graph set, in data.graphs.set; triples: of a knowledge graph, in "
+              "data.triples.set; walks: through a graph, in data.walks.set; events: in data.events.set",
        .field = RAMET_FIELD(data.kind),
-       .choices = {"synthetic", "text", "arrays", "mnist", "graphs", "triples", "walks"},
+       .choices = {"synthetic", "text", "arrays", "mnist", "graphs", "triples", "walks", "events"},
        .otherwise = "synthetic; arrays with model.file"},
       {.name = "data.prefetch",
        .doc = "micro-batches made ahead of their use for each device (more than 3 are 3)",

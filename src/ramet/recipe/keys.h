@@ -24,5 +24,6 @@ std::vector<RecipeKey> sparse_keys();
 std::vector<RecipeKey> graph_keys();
 std::vector<RecipeKey> knowledge_keys();
 std::vector<RecipeKey> walk_keys();
+std::vector<RecipeKey> tgn_keys();
 
 }  // namespace ramet::recipe

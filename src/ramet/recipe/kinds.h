@@ -116,5 +116,6 @@ const RecipeKind& image_kind();
 const RecipeKind& graph_kind();
 const RecipeKind& knowledge_kind();
 const RecipeKind& walk_kind();
+const RecipeKind& tgn_kind();
 
 }  // namespace ramet::recipe

@@ -58,6 +58,11 @@ struct Recipe {
     struct {
       int64_t width = 128;
     } walks;
+    // Of temporal graph networks (model/tgn.h).
+    struct {
+      int64_t memory = 100, time = 100, embedding = 100, heads = 2;
+      double dropout = 0.1;
+    } tgn;
   } model;
 
   struct Data {
@@ -97,6 +102,11 @@ struct Recipe {
       int64_t length = 20, context = 10, per_node = 10, group = 128, negatives = 1;
       double p = 1, q = 1;
     } walks;
+    // Of events (graphs/events.h).
+    struct {
+      std::string set, split = "edge.split", held_out = "validation", negatives = "random";
+      int64_t batch = 200, recent = 10;
+    } events;
     bool packs() const { return packing != "none"; }
   } data;
 

@@ -1,0 +1,78 @@
+#include "ramet/recipe/keys.h"
+
+namespace ramet::recipe {
+
+std::vector<RecipeKey> tgn_keys() {
+  using Kind = RecipeKey::Kind;
+  return {
+      {.name = "model.tgn.memory",
+       .after = "model.knowledge.deviation",
+       .doc = "features of a node's memory",
+       .field = RAMET_FIELD(model.tgn.memory),
+       .low = 1,
+       .high = 1e6,
+       .quiet = true},
+      {.name = "model.tgn.time",
+       .doc = "features of an encoded time",
+       .field = RAMET_FIELD(model.tgn.time),
+       .low = 1,
+       .high = 1e6,
+       .quiet = true},
+      {.name = "model.tgn.embedding",
+       .doc = "features of a node as the predictor of links sees it",
+       .field = RAMET_FIELD(model.tgn.embedding),
+       .low = 1,
+       .high = 1e6,
+       .quiet = true},
+      {.name = "model.tgn.heads",
+       .doc = "heads of the attention over a node's last neighbours; they divide model.tgn.embedding",
+       .field = RAMET_FIELD(model.tgn.heads),
+       .low = 1,
+       .high = 1024,
+       .quiet = true},
+      {.name = "model.tgn.dropout",
+       .doc = "rate of dropout on the weights of this attention",
+       .field = RAMET_FIELD(model.tgn.dropout),
+       .low = 0,
+       .high = 0.99,
+       .quiet = true},
+      {.name = "data.events.set",
+       .after = "data.triples.known",
+       .doc = "graph set that `ramet graphs prepare events` wrote",
+       .field = RAMET_FIELD(data.events.set),
+       .kind = Kind::kPath,
+       .decides = false},
+      {.name = "data.events.split",
+       .doc = "field of edges that says which part of the data an event belongs to; the parts train, validation and "
+              "test follow one another in time; \"\": all are trained on",
+       .field = RAMET_FIELD(data.events.split),
+       .quiet = true},
+      {.name = "data.events.held_out",
+       .doc = "the last part that an evaluation goes through, from the end of the events to train on: validation, or "
+              "test, which gives numbers of both",
+       .field = RAMET_FIELD(data.events.held_out),
+       .choices = {"validation", "test"},
+       .decides = false,
+       .quiet = true},
+      {.name = "data.events.batch",
+       .doc = "events of a sample, which do not see one another; a micro-batch is one sample",
+       .field = RAMET_FIELD(data.events.batch),
+       .low = 1,
+       .high = 1e6,
+       .quiet = true},
+      {.name = "data.events.recent",
+       .doc = "how many last events of a node count as its neighbours",
+       .field = RAMET_FIELD(data.events.recent),
+       .low = 1,
+       .high = 1e4,
+       .quiet = true},
+      {.name = "data.events.negatives",
+       .doc = "what the wrong destination of an event is drawn from: random, all destinations; strict, those that no "
+              "event of its source ends in",
+       .field = RAMET_FIELD(data.events.negatives),
+       .choices = {"random", "strict"},
+       .quiet = true},
+  };
+}
+
+}  // namespace ramet::recipe
