@@ -4,6 +4,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/graphs/events.h"
+#include "ramet/layout/layout.h"
 #include "ramet/model/tgn.h"
 #include "ramet/recipe/arrays.h"
 #include "ramet/recipe/keys.h"
@@ -158,6 +159,19 @@ class LinkEvaluator final : public Evaluator {
   const std::shared_ptr<const EventSource> source_;
 };
 
+/// Throws Error where the layout shares samples among replicas: each sample needs the memory that the one before it
+/// left.
+void check_replicas(const Recipe& recipe) {
+  const std::string source = layout_source(recipe);
+  if (const int r = parse_layout(recipe.layout, source).r; r > 1)
+    throw Error(
+        {.what = "replicas would break the chain of a temporal graph network from one batch of events to the next",
+         .where = source + " r",
+         .found = "r=" + std::to_string(r),
+         .expected = "r=1",
+         .remedy = "Cut the network instead: t, phases, offload and recompute keep the chain and its bits"});
+}
+
 /// Temporal graph networks, on events.
 class TgnKind final : public RecipeKind {
  public:
@@ -184,6 +198,7 @@ class TgnKind final : public RecipeKind {
   void complete(Recipe&, int64_t) const override {}
 
   OpenedData open(Recipe& recipe, Preparation&) const override {
+    check_replicas(recipe);
     OpenedEvents opened = open_events(recipe);
     recipe.train.micro_batch = 1;
     return {.make_workload = [opened = std::move(opened)](Preparation& made) {
