@@ -57,7 +57,8 @@ class Events:
         self.src, self.dst = (row[order].long() for row in fields["edge.index"])
         times = fields["edge.time"][order]
         self.t = (times - times[0]).long()
-        self.msg = fields["edge.message"][order] if "edge.message" in fields else torch.zeros(len(order), 0)
+        # The classes need a message: without one, a zero.
+        self.msg = fields["edge.message"][order] if "edge.message" in fields else torch.zeros(len(order), 1)
         self.nodes = int(fields["node.ptr"][-1])
         self.split = fields["edge.split"][order]
         self.destinations = torch.unique(self.dst)
@@ -154,9 +155,9 @@ def train_epoch(network, optimizer, epoch, args, told=None):
         loss.backward()
         optimizer.step()
         network.memory.detach()
-        total += float(loss) * (last - first)
+        total += loss.item() * (last - first)
         if told is not None:
-            told.append((float(loss), time.perf_counter() - start))
+            told.append((loss.item(), time.perf_counter() - start))
     return total / sum(last - first for first, last in batches)
 
 

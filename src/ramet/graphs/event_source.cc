@@ -21,6 +21,8 @@ enum Tensor : size_t {
   kBySource,
   kSourcePtr,
   kEdgeTime,
+  kEdgeTarget,
+  kEdgePtr,
   kEventSource,
   kEventTarget,
   kEventNegative,
@@ -202,6 +204,8 @@ Signature EventSource::signature(int64_t count) const {
   add("by_source", DType::kI32, {edges});
   add("source_ptr", DType::kI32, {nodes + 1});
   add("edge_time", DType::kF32, {edges});
+  add("edge_target", DType::kI32, {edges});
+  add("edge_ptr", DType::kI32, {edges + 1});
   for (const char* const name : {"event_source", "event_target", "event_negative"})
     add(name, DType::kI32, {options_.batch});
   add("real", DType::kU8, {options_.batch});
@@ -296,7 +300,11 @@ class EventSource::Writer {
   void write_targets(const int32_t* source, const int32_t* source_ptr) {
     const int64_t targets = room_.targets();
     int32_t *ptr = cleared<int32_t>(kPtr, targets + 1), *target_of = cleared<int32_t>(kTargetOf, room_.edges),
-            *by_source = cleared<int32_t>(kBySource, room_.edges);
+            *by_source = cleared<int32_t>(kBySource, room_.edges),
+            *edge_target = cleared<int32_t>(kEdgeTarget, room_.edges),
+            *edge_ptr = cleared<int32_t>(kEdgePtr, room_.edges + 1);
+    const auto edges = std::ssize(found_.edge_source);
+    for (int64_t e = 0; e <= room_.edges; ++e) edge_ptr[e] = static_cast<int32_t>(std::min(e, edges));
     std::vector<int32_t> next(source_ptr, source_ptr + room_.nodes());
     for (int64_t t = 0; t < targets; ++t) {
       const bool member = t < room_.members;
@@ -306,7 +314,7 @@ class EventSource::Writer {
       for (int32_t e = ptr[t]; e < ptr[t + 1]; ++e) {
         const int32_t slot = next[static_cast<size_t>(source[e])]++;
         by_source[slot] = e;
-        target_of[slot] = static_cast<int32_t>(t);
+        target_of[slot] = edge_target[e] = static_cast<int32_t>(t);
       }
     }
   }

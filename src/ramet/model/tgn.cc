@@ -100,19 +100,23 @@ class Tgn {
     const Tensor times = input("message_time", DType::kF32, {n});
     const Tensor there = flags("has_message");
     const Tensor own = multiply(rows_of(nodes_, "continued"), there);
+    // No gradient flows to memories, so what they add to the gates is a product apart from that of times.
     std::vector<Tensor> parts{own, multiply(rows_of(partner, "partner_continued"), there)};
     if (task_.message_width > 0) parts.push_back(input("message", DType::kF32, {n, task_.message_width}));
-    parts.push_back(multiply(encoded(times), there));
-    const Tensor messages = concat(parts, 2);
-    const int64_t gates = 3 * config_.memory;
-    const double deviation = of_linear(config_.memory);
-    const RecurrentWeights weights{
-        .input = model_.matrix("memory.gru.weight_ih", {gates, messages.dim(-1)}, {{}, {}}, deviation),
-        .hidden = model_.matrix("memory.gru.weight_hh", {gates, config_.memory}, {{}, {}}, deviation),
-        .input_bias = model_.vector("memory.gru.bias_ih", gates, {}, 0),
-        .hidden_bias = model_.vector("memory.gru.bias_hh", gates, {}, 0)};
+    const Tensor given = concat(parts, 2), time = multiply(encoded(times), there);
+    const int64_t size = config_.memory, gates = 3 * size, width = given.dim(2);
+    const double deviation = of_linear(size);
+    const Tensor weight = model_.matrix("memory.gru.weight_ih", {gates, width + config_.time}, {{}, {}}, deviation);
+    const Tensor hidden = model_.matrix("memory.gru.weight_hh", {gates, size}, {{}, {}}, deviation);
+    // The reset gate multiplies the hidden product's bias of the last gate; those of the others join the input's.
+    const Tensor bias = model_.vector("memory.gru.bias_hh", gates, {}, 0);
+    const Tensor outside = pad(slice_axis(bias, 0, 0, 2 * size), {0}, {size});
+    const Tensor of_given =
+        linear(given, slice_axis(weight, 1, 0, width), add(model_.vector("memory.gru.bias_ih", gates, {}, 0), outside));
+    const Tensor of_time = matmul(time, slice_axis(weight, 1, width, width + config_.time), false, true);
     // The one step of a recurrent layer: its first dimension is time.
-    return gru(messages, weights, reshape(own, {n, config_.memory})).output;
+    return gru_steps(add(of_given, of_time), hidden, reshape(own, {n, size}), slice_axis(bias, 0, 2 * size, gates))
+        .output;
   }
 
   /// What each of the nodes that are asked about makes of its last neighbours: [1, T, embedding].
@@ -125,6 +129,13 @@ class Tgn {
                               .target = input("target_of", DType::kI32, {edges}),
                               .by_source = input("by_source", DType::kI32, {edges}),
                               .source_ptr = input("source_ptr", DType::kI32, {room.nodes() + 1})};
+    // Rows of edges, each as the one neighbour that it stands for.
+    const Tensor each = iota(build_, DType::kI32, {1, edges}, 1);
+    const NeighborLists of_edges{.source = each,
+                                 .ptr = lists.ptr,
+                                 .target = input("edge_target", DType::kI32, {edges}),
+                                 .by_source = each,
+                                 .source_ptr = input("edge_ptr", DType::kI32, {edges + 1})};
     Tensor of_events = encoded(input("edge_time", DType::kF32, {edges}));
     if (task_.message_width > 0)
       of_events = concat({of_events, input("edge_message", DType::kF32, {edges, task_.message_width})}, 2);
@@ -132,18 +143,13 @@ class Tgn {
     const auto part = [&](Tensor x, const std::string& name, bool biased = true) {
       return dense(x, "gnn.conv." + name, config_.embedding, kHeads, {}, biased);
     };
-    const auto apart = [&](Tensor x) { return reshape(x, {1, x.dim(1), heads, size}); };
     const Tensor query = part(targets, "lin_query"), key = part(memories, "lin_key"),
                  value = part(memories, "lin_value"), event = part(of_events, "lin_edge", false);
-    const Tensor of_event =
-        reduce_sum(multiply(apart(segment_expand(query, lists.ptr, edges)), apart(event)), {3});  // [1, E, heads]
-    const Tensor logits = add(neighbor_dot(query, key, lists, heads), of_event);
+    const Tensor logits = add(neighbor_dot(query, key, lists, heads), neighbor_dot(query, event, of_edges, heads));
     const Tensor weights =
         model_.drop(segment_softmax(scale(logits, 1 / std::sqrt(static_cast<double>(size))), lists.ptr),
                     config_.dropout, "gnn.conv.drop");
-    const Tensor weighted = multiply(apart(event), reshape(weights, {1, edges, heads, 1}));
-    const Tensor sum = add(neighbor_sum(value, lists, weights),
-                           segment_sum(reshape(weighted, {1, edges, config_.embedding}), lists.ptr));
+    const Tensor sum = add(neighbor_sum(value, lists, weights), neighbor_sum(event, of_edges, weights));
     return add(sum, part(targets, "lin_skip"));
   }
 
