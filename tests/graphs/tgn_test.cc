@@ -151,20 +151,6 @@ TEST_F(TemporalNets, AnEvaluationChangesNothing) {
   EXPECT_EQ(plain.weights_hash(), asked.weights_hash());
 }
 
-TEST_F(TemporalNets, LearnWhichEventsComeNext) {
-  Training training = make_training(prepare(recipe({"data.events.held_out=test", "train.epochs=30"})), {.threads = 1});
-  training.initialize();
-  const Numbers before = training.evaluate();
-  train_steps(training, 210);
-  const Numbers after = training.evaluate();
-  EXPECT_GT(number_of(after, "average_precision"), number_of(before, "average_precision") + 0.1);
-  EXPECT_GT(number_of(after, "test_average_precision"), 0.7);
-  EXPECT_GT(number_of(after, "roc_auc"), 0.7);
-  // What EdgeBank says does not depend on weights.
-  EXPECT_EQ(number_of(after, "edgebank_precision"), number_of(before, "edgebank_precision"));
-  EXPECT_GT(number_of(after, "edgebank_precision"), 0.5);
-}
-
 TEST_F(TemporalNets, BadRecipesAreNamed) {
   const auto error = [&](const Settings& more) { return error_of([&] { prepare(recipe(more)); }); };
   EXPECT_THAT(error({"data.events.set="}), HasSubstr("a temporal graph network needs a graph set of events"));
