@@ -6,6 +6,7 @@
 
 #include "ramet/base/error_types.h"
 #include "ramet/base/file.h"
+#include "ramet/front/frozen_norms.h"
 #include "ramet/front/onnx_export.h"
 #include "ramet/front/onnx_update.h"
 #include "ramet/front/open_model.h"
@@ -246,6 +247,28 @@ TEST(OnnxModel, PredictionsAreWrittenAndReadBack) {
     return interpret(model.programs.at(0).graph, reference_backend(), feeds).at(0).values();
   };
   EXPECT_EQ(results(first), results(second));
+}
+
+/// A convolution, a batch norm in training or not, and the mean of its result as the loss.
+Graph with_batch_norm(bool trains) {
+  std::vector<std::string> outputs = {"n"};
+  if (trains) outputs.insert(outputs.end(), {"new_mean", "new_variance"});
+  return {.nodes = {node("Conv", {"x", "filter"}, {"c"}),
+                    node("BatchNormalization", {"c", "gain", "bias", "mean", "variance"}, outputs,
+                         {integer("training_mode", trains ? 1 : 0)}),
+                    node("ReduceMean", {"n"}, {"loss"}, {integer("keepdims", 0)})},
+          .initializers = {floats("filter", {2, 1, 1, 1}, {1, 2}), floats("gain", {2}, {1, 1}),
+                           floats("bias", {2}, {0, 1}), floats("mean", {2}, {0.5, 0}), floats("variance", {2}, {1, 2})},
+          .inputs = {value("x", 1, {2, 1, 2, 2})},
+          .outputs = {value("loss", 1, {})}};
+}
+
+TEST(OnnxModel, FrozenBatchNormsAreSaid) {
+  EXPECT_EQ(front::frozen_norms_remark(import(with_batch_norm(false), {}).model),
+            "1 batch norm keeps the mean and variance of the file while the model trains: the file has no training "
+            "statistics (in ONNX, training_mode = 1)");
+  EXPECT_EQ(front::frozen_norms_remark(import(with_batch_norm(true), {}).model), "");
+  EXPECT_EQ(front::frozen_norms_remark(import(network(), {.bind = {{"batch", 2}}}).model), "") << "no loss";
 }
 
 }  // namespace

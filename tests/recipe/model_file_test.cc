@@ -9,6 +9,7 @@
 #include "ramet/model/model_file.h"
 #include "ramet/recipe/array_predictor.h"
 #include "ramet/recipe/plan_recipe.h"
+#include "support/onnx_file.h"
 #include "support/small_arrays.h"
 #include "support/small_machine.h"
 #include "support/temporary.h"
@@ -284,6 +285,23 @@ TEST_F(ModelFileRecipe, ThePlannerKeepsTheModelsBatch) {
   ASSERT_FALSE(result.fitting.empty());
   for (const Evaluated& each : result.fitting)
     EXPECT_EQ(planner.recipe_of(each.candidate).train.micro_batch, kSmallBatch);
+}
+
+/// What is fixed in a file of another program is said once, before the run.
+TEST_F(ModelFileRecipe, FrozenBatchNormsAreSaidOnce) {
+  using namespace onnx;
+  const Graph graph{
+      .nodes = {node("Conv", {"x", "filter"}, {"c"}),
+                node("BatchNormalization", {"c", "gain", "bias", "mean", "variance"}, {"n"}),
+                node("ReduceMean", {"n"}, {"loss"}, {integer("keepdims", 0)})},
+      .initializers = {floats("filter", {2, 1, 1, 1}, {1, 2}), floats("gain", {2}, {1, 1}), floats("bias", {2}, {0, 1}),
+                       floats("mean", {2}, {0.5, 0}), floats("variance", {2}, {1, 2})},
+      .inputs = {value("x", 1, {2, 1, 2, 2})},
+      .outputs = {value("loss", 1, {})}};
+  write_file_atomic(folder_ / "norm.onnx", onnx::model(graph));
+  EXPECT_THAT(prepare(read("model.file = \"norm.onnx\"\n")).workload.remarks,
+              ElementsAre(HasSubstr("1 batch norm keeps the mean and variance of the file")));
+  EXPECT_THAT(prepare(read("model.file = \"small.ramet\"\n")).workload.remarks, ElementsAre());
 }
 
 }  // namespace

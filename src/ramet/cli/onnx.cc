@@ -9,6 +9,7 @@
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
 #include "ramet/cli/onnx.h"
+#include "ramet/front/frozen_norms.h"
 #include "ramet/front/open_model.h"
 #include "ramet/model/model_file.h"
 #include "ramet/train/onnx_case.h"
@@ -152,6 +153,7 @@ int import(ImportArguments arguments, bool json) {
   if (arguments.out.empty()) arguments.out = std::filesystem::path(arguments.model).stem().string() + ".ramet";
   const auto [model, units] = open_model(arguments.model, arguments.options);
   save_model(arguments.out, model, units);
+  if (const std::string remark = frozen_norms_remark(model); !remark.empty()) warn(remark);
   std::vector<std::string> programs;
   for (const NamedGraph& program : model.programs) programs.push_back(program.name);
   const auto weights = static_cast<int64_t>(model.weights.size());

@@ -30,6 +30,10 @@ struct Written {
 
 Dims leading_of(const TensorType& type) { return {type.shape.dims().begin(), type.shape.dims().end() - 2}; }
 
+bool is_view(const TracedCall& call) {
+  return call.op == "aten.view" || call.op == "aten._unsafe_view" || call.op == "aten.reshape";
+}
+
 bool same_matrices(const TensorType* a, const TensorType* b) {
   return a && b && a->shape.rank() >= 2 && b->shape.rank() >= 2 && a->shape.dim(-1) == b->shape.dim(-1) &&
          a->shape.dim(-2) == b->shape.dim(-2);
@@ -148,11 +152,26 @@ class ScoreReader {
   std::string next_{};
 };
 
+/// The probabilities p behind a guard against rows that are hidden whole, where(isnan(p), 0, p): the guard and its test
+/// read p. "" where the call is no such guard. Attention gives such rows 0 anyway.
+std::string behind_guard(const PatternProgram& program, const TracedCall& call) {
+  if (call.op != "aten.where" || number_of(call, "self") != 0) return "";
+  const std::string p = tensor_of(call, "other");
+  const TracedCall* test = program.inner(call.find("condition"), {"aten.isnan"});
+  return test && tensor_of(*test, "self") == p && program.reads(p) == 2 ? p : "";
+}
+
 /// Dropout of the probabilities, copies and views, down to the softmax.
 bool read_probabilities(const PatternProgram& program, std::string value, Written& written) {
+  int readers = 1;
   for (;;) {
     const TracedCall* call = program.maker(value);
-    if (!call || !program.read_once(value) || call->outputs[0] != value) return false;
+    if (!call || program.reads(value) != readers || call->outputs[0] != value) return false;
+    if (const std::string guarded = behind_guard(program, *call); !guarded.empty()) {
+      value = guarded, readers = 2;
+      continue;
+    }
+    readers = 1;
     const std::string from = tensor_of(*call, call->op.ends_with("dropout") ? "input" : "self");
     const TensorType *before = program.type(from), *after = program.type(value);
     if (!before || !after || !is_floating(before->dtype) || !same_matrices(before, after)) return false;
@@ -199,12 +218,15 @@ class AttentionWriter {
     leading.insert(leading.end(), {type.shape.dim(-2), type.shape.dim(-1)});
     return view(value, leading);
   }
-  /// The key from the form that enters the product.
+  /// The key from the form that enters the product; other leading dimensions may stand between the two.
   std::string key_of(const std::string& value) {
     const TracedCall* call = program_.maker(value);
+    while (call && is_view(*call) &&
+           same_matrices(program_.type(tensor_of(*call, "self")), program_.type(call->outputs[0])))
+      call = program_.maker(tensor_of(*call, "self"));
     if (call && call->op == "aten.transpose") {
       const std::string from = tensor_of(*call, "self");
-      const int rank = program_.type(value)->shape.rank();
+      const int rank = program_.type(from)->shape.rank();
       const auto axis = [&](const char* name) {
         // A number that no axis has, as one beyond the integers, leaves the product as it is.
         const double given = number_of(*call, name).value_or(0);
@@ -284,17 +306,17 @@ std::string mask_of(PatternProgram& program, AttentionWriter& writer, const Writ
       {program.type(bias)->dtype, broadcast(bias, shown)});
 }
 
-/// A number that multiplies the queries before the product belongs to the scale.
-void pull_scale(const PatternProgram& program, Written& written) {
-  const TracedCall* call = program.maker(written.query);
-  if (!call || !program.read_once(written.query) || (call->op != "aten.mul" && call->op != "aten.div") ||
+/// A number that multiplies an operand before the product belongs to the scale.
+void pull_scale(const PatternProgram& program, std::string& operand, double& scale) {
+  const TracedCall* call = program.maker(operand);
+  if (!call || !program.read_once(operand) || (call->op != "aten.mul" && call->op != "aten.div") ||
       call->find("rounding_mode"))
     return;
   const auto number = number_of(*call, "other");
   const std::string from = tensor_of(*call, "self");
-  if (!number || *number == 0 || from.empty() || *program.type(from) != *program.type(written.query)) return;
-  written.scale *= call->op == "aten.mul" ? *number : 1 / *number;
-  written.query = from;
+  if (!number || *number == 0 || from.empty() || *program.type(from) != *program.type(operand)) return;
+  scale *= call->op == "aten.mul" ? *number : 1 / *number;
+  operand = from;
 }
 
 int64_t product_of(const Dims& dims) {
@@ -315,7 +337,8 @@ struct RepeatedHeads {
   int64_t times = 1;
 };
 
-/// Reads a value that is expand(unsqueeze(heads)) in another shape, or repeat_interleave(heads).
+/// Reads a value that is expand(heads with an axis of 1 behind that of the heads) in another shape, or
+/// repeat_interleave(heads).
 RepeatedHeads repeated_heads(const PatternProgram& program, const std::string& value) {
   const TensorType* type = program.type(value);
   const TracedCall* call = program.maker(program.behind_copies(value));
@@ -337,18 +360,20 @@ RepeatedHeads repeated_heads(const PatternProgram& program, const std::string& v
     const RepeatedHeads made = checked(tensor_of(*call, "self"));
     return static_cast<double>(made.times) == *times ? made : RepeatedHeads{};
   }
-  if (call->op != "aten.view" && call->op != "aten._unsafe_view" && call->op != "aten.reshape") return {};
-  const TracedCall* expand = program.maker(program.behind_copies(tensor_of(*call, "self")));
-  if (!expand || expand->op != "aten.expand") return {};
-  const TracedCall* unsqueeze = program.maker(tensor_of(*expand, "self"));
+  const TracedCall* expand = call;
+  while (expand && is_view(*expand)) expand = program.maker(program.behind_copies(tensor_of(*expand, "self")));
+  if (!expand || expand == call || expand->op != "aten.expand") return {};
+  const TracedCall* raised = program.maker(tensor_of(*expand, "self"));
   const TensorType* wide = program.type(expand->outputs[0]);
-  if (!unsqueeze || unsqueeze->op != "aten.unsqueeze" || !wide || wide->shape.rank() != rank + 1) return {};
-  const auto axis = number_of(*unsqueeze, "dim");
-  if (!axis || of_axis(*axis, rank + 1) != rank - 2) return {};
-  const RepeatedHeads made = checked(tensor_of(*unsqueeze, "self"));
+  if (!raised || !wide || wide->shape.rank() != rank + 1) return {};
+  if (raised->op != "aten.unsqueeze" && raised->op != "aten.view" && raised->op != "aten.reshape") return {};
+  const RepeatedHeads made = checked(tensor_of(*raised, "self"));
+  if (made.heads.empty()) return {};
+  Dims with_one = program.type(made.heads)->shape.dims();
+  with_one.insert(with_one.begin() + (rank - 2), 1);
+  if (program.type(raised->outputs[0])->shape != Shape(with_one)) return {};
   // The view joins the heads with the axis of repetitions behind them, and nothing else.
-  if (made.heads.empty() || wide->shape[rank - 2] != made.times ||
-      wide->shape[rank - 3] != program.type(made.heads)->shape[rank - 3])
+  if (wide->shape[rank - 2] != made.times || wide->shape[rank - 3] != program.type(made.heads)->shape[rank - 3])
     return {};
   for (int at = 0; at < rank + 1; ++at)
     if (at < rank - 3 && wide->shape[at] != type->shape[at]) return {};
@@ -366,7 +391,8 @@ bool fuse_attention(PatternProgram& program, size_t index) {
   const TensorType *value = program.type(written.value), *result = program.type(call.outputs[0]);
   if (!value || !result || value->shape.rank() < 3 || probabilities.empty()) return false;
   if (!read_probabilities(program, probabilities, written)) return false;
-  pull_scale(program, written);
+  pull_scale(program, written.query, written.scale);
+  pull_scale(program, written.key, written.scale);
   for (const std::string& each : {written.query, written.key, written.value})
     if (!fits(program, each, written.leading) || program.type(each)->dtype != value->dtype) return false;
   if (written.scale == 0 || !std::isfinite(written.scale) || result->dtype != value->dtype) return false;

@@ -2,201 +2,155 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
-#include "ramet/front/known_values.h"
+#include "ramet/front/importer.h"
+#include "ramet/front/onnx_support.h"
 #include "ramet/front/patterns.h"
 #include "ramet/ops/build.h"
 
 namespace ramet::front {
 namespace {
 
-std::string name_of_value(ValueId id) { return "v" + std::to_string(id); }
-ValueId value_of_name(const std::string& name) { return static_cast<ValueId>(std::stol(name.substr(1))); }
-
-/// What an op is called in traced programs; "" where no pattern has it.
-std::string call_of(const std::string& op) {
-  static const std::map<std::string, std::string> kCalls = {
-      {"add", "aten.add"},       {"add_scalar", "aten.add"}, {"subtract", "aten.sub"}, {"multiply", "aten.mul"},
-      {"scale", "aten.mul"},     {"divide", "aten.div"},     {"power", "aten.pow"},    {"square", "aten.square"},
-      {"sqrt", "aten.sqrt"},     {"rsqrt", "aten.rsqrt"},    {"erf", "aten.erf"},      {"tanh", "aten.tanh"},
-      {"cast", "aten._to_copy"}, {"reciprocal", "aten.pow"}};
-  const auto found = kCalls.find(op);
-  return found == kCalls.end() ? "" : found->second;
-}
-
-/// A graph as a traced program: value 7 is the tensor "v7", and node i is call i.
-class GraphView {
- public:
-  explicit GraphView(const Graph& graph) : graph_(graph), known_(graph), uses_(graph.uses()) {}
-
-  TracedProgram program() {
-    TracedProgram made;
-    for (ValueId id = 0; id < static_cast<ValueId>(graph_.values().size()); ++id)
-      made.types[name_of_value(id)] = graph_.type(id);
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) made.calls.push_back(call(id));
-    for (const NodeId sum : means_) made.calls[static_cast<size_t>(sum)].arguments.clear();
-    for (const GraphOutput& output : graph_.outputs())
-      made.outputs.push_back({.value = name_of_value(output.value), .target = output.name});
-    return made;
-  }
-
- private:
-  /// A value of one element that no input decides, where it changes no shape; nothing for others.
-  std::optional<double> number(ValueId id, const TensorType& result, ValueId other) {
-    const TensorType& type = graph_.type(id);
-    if (!is_floating(type.dtype) || type.elements() != 1 || graph_.type(other).shape != result.shape) return {};
-    const TensorData* data = known_.find(id);
-    return data ? std::optional(data->tensor().get(0)) : std::nullopt;
-  }
-
-  TracedArgument operand(const Node& node, size_t index) {
-    const ValueId id = node.inputs[index];
-    if (node.inputs.size() == 2)
-      if (const auto value = number(id, graph_.type(node.outputs[0]), node.inputs[1 - index]))
-        return number_argument(*value);
-    return tensor_argument(name_of_value(id));
-  }
-
-  /// The sum of which `scale` is the mean over the last dimension; none for other factors.
-  const Node* mean_of(const Node& node) {
-    const NodeId producer = graph_.value(node.inputs[0]).producer;
-    if (producer == kNoNode) return nullptr;
-    const Node& sum = graph_.node(producer);
-    if (sum.op->name != "reduce_sum" || uses_[static_cast<size_t>(node.inputs[0])].size() != 1) return nullptr;
-    const Shape& shape = graph_.type(sum.inputs[0]).shape;
-    if (shape.rank() < 1 || graph_.type(node.outputs[0]).shape.rank() != shape.rank()) return nullptr;
-    if (!sum.attributes.has("axes") || !sum.attributes.has("keep_dims")) return nullptr;
-    const std::vector<int64_t> axes = sum.attributes.get_ints("axes");
-    const auto extent = static_cast<double>(shape.dim(-1));
-    if (axes.size() != 1 || (axes[0] != -1 && axes[0] != shape.rank() - 1)) return nullptr;
-    if (std::fabs(node.attributes.get_float("parameter") * extent - 1) > 1e-12) return nullptr;
-    means_.insert(producer);
-    return &sum;
-  }
-
-  TracedCall call(NodeId id) {
-    const Node& node = graph_.node(id);
-    TracedCall made{.op = call_of(node.op->name), .overload = "default"};
-    for (const ValueId output : node.outputs) made.outputs.push_back(name_of_value(output));
-    const auto give = [&](const char* name, TracedArgument argument) {
-      made.arguments.emplace_back(name, std::move(argument));
-    };
-    const std::string& op = node.op->name;
-    if (op == "scale") {
-      if (const Node* sum = mean_of(node)) {
-        made.op = "aten.mean";
-        give("self", tensor_argument(name_of_value(sum->inputs[0])));
-        give("dim", list_argument({-1}));
-        give("keepdim", flag_argument(true));
-        return made;
-      }
-    }
-    if (made.op.empty()) {
-      made.op = "ramet." + op;
-      for (size_t i = 0; i < node.inputs.size(); ++i)
-        give(std::to_string(i).c_str(), tensor_argument(name_of_value(node.inputs[i])));
-      return made;
-    }
-    give("self", operand(node, 0));
-    if (op == "scale" || op == "add_scalar")
-      give("other", number_argument(node.attributes.get_float("parameter")));
-    else if (op == "power")
-      give("exponent", operand(node, 1));
-    else if (op == "reciprocal")
-      reciprocal(made, node);
-    else if (node.inputs.size() == 2)
-      give("other", operand(node, 1));
-    return made;
-  }
-
-  /// 1 / sqrt(x) is one call; other reciprocals are powers.
-  void reciprocal(TracedCall& made, const Node& node) {
-    const NodeId producer = graph_.value(node.inputs[0]).producer;
-    if (producer != kNoNode && graph_.node(producer).op->name == "sqrt" &&
-        uses_[static_cast<size_t>(node.inputs[0])].size() == 1) {
-      made.op = "aten.rsqrt";
-      made.arguments = {{"self", tensor_argument(name_of_value(graph_.node(producer).inputs[0]))}};
-      means_.insert(producer);  // the root alone is read no more
-      return;
-    }
-    made.arguments.emplace_back("exponent", number_argument(-1));
-  }
-
-  const Graph& graph_;
-  KnownValues known_;
-  std::vector<std::vector<NodeId>> uses_;
-  std::set<NodeId> means_{};  ///< nodes that belong to the call behind them
+/// What patterns have made of a graph's calls.
+struct Fused {
+  std::vector<MadeCall> calls{};
+  TracedProgram program{};  ///< with the types of all tensors
 };
 
-/// Copies a graph with fused ops for some nodes, without the nodes that nothing reads.
+Fused fused_calls(const Graph& graph, const GraphConstants& constants) {
+  GraphCalls view(graph, constants);
+  PatternProgram patterns(view.program(), [&view](const std::string& name) -> const TensorData* {
+    return GraphCalls::is_of_graph(name) ? view.known(name) : nullptr;
+  });
+  fuse_calls(patterns);
+  std::vector<MadeCall> made = patterns.made_calls();
+  return {std::move(made), patterns.finish()};
+}
+
+Importer::Options reads_all(const std::vector<MadeCall>& calls) {
+  Importer::Options options;
+  for (const MadeCall& each : calls) options.wanted.insert(each.call.outputs.begin(), each.call.outputs.end());
+  return options;
+}
+
+/// Copies a graph with calls that patterns have made, without the nodes that nothing reads. The calls become nodes by
+/// the table of PyTorch's operators.
 class Writer {
  public:
-  Writer(const Graph& from, const std::map<NodeId, TracedCall>& fused)
-      : from_(from), fused_(fused), made_(from.name()), build_(made_), copier_(from, made_) {}
+  Writer(const Graph& from, const Fused& fused, const GraphConstants& constants)
+      : from_(from),
+        constants_(constants),
+        uses_(from.uses()),
+        made_(from.name()),
+        importer_(fused.program, made_, reads_all(fused.calls)),
+        copier_(from, made_) {
+    size_t next = 0;
+    for (NodeId id = 0; id < static_cast<NodeId>(from.nodes().size()); ++id) {
+      const TracedCall* instead = nullptr;
+      for (; next < fused.calls.size() && fused.calls[next].at == static_cast<size_t>(id); ++next) {
+        const MadeCall& each = fused.calls[next];
+        if (each.replaces)
+          instead = &each.call;
+        else
+          items_.push_back({id, &each.call});
+      }
+      items_.push_back({id, instead});
+    }
+  }
 
   Graph run() {
-    find_read();
+    drop_unread();
     copier_.copy_inputs();
-    for (NodeId id = 0; id < static_cast<NodeId>(from_.nodes().size()); ++id) {
-      if (!kept_[static_cast<size_t>(id)]) continue;
-      const auto call = fused_.find(id);
-      if (call == fused_.end()) {
-        copier_.copy_node(id);
-        continue;
-      }
-      const InfoScope scope(build_, copier_.info(id));
-      copier_.map(from_.node(id).outputs[0], write(call->second).id);
+    for (const GraphInput& input : made_.inputs())
+      if (const auto constant = constants_.find(made_.value(input.value).name); constant != constants_.end())
+        importer_.know(input.value, constant->second);
+    for (const Item& item : items_) {
+      if (item.call)
+        write(item);
+      else if (is_chosen_softmax(from_.node(item.node)))
+        write_guarded(item.node);
+      else
+        copier_.copy_node(item.node);
     }
     copier_.copy_outputs();
     return std::move(made_);
   }
 
  private:
-  void find_read() {
-    kept_.assign(from_.nodes().size(), false);
-    std::vector<bool> read(from_.values().size(), false);
-    for (const GraphOutput& output : from_.outputs()) read[static_cast<size_t>(output.value)] = true;
-    for (NodeId id = static_cast<NodeId>(from_.nodes().size()); id-- > 0;) {
-      const Node& node = from_.node(id);
-      const bool wanted = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                      [&](ValueId output) { return read[static_cast<size_t>(output)]; });
-      if (!wanted) continue;
-      kept_[static_cast<size_t>(id)] = true;
-      if (const auto call = fused_.find(id); call != fused_.end())
-        each_tensor_of(call->second,
-                       [&](const std::string& name) { read[static_cast<size_t>(value_of_name(name))] = true; });
+  /// A node, or a call before it or in its place.
+  struct Item {
+    NodeId node = kNoNode;
+    const TracedCall* call = nullptr;
+  };
+
+  std::vector<std::string> outputs_of(const Item& item) const {
+    if (item.call) return item.call->outputs;
+    std::vector<std::string> names;
+    for (const ValueId output : from_.node(item.node).outputs) names.push_back(GraphCalls::name_of(output));
+    return names;
+  }
+
+  void drop_unread() {
+    for (const GraphOutput& output : from_.outputs()) read_.insert(GraphCalls::name_of(output.value));
+    std::vector<Item> kept;
+    for (size_t i = items_.size(); i-- > 0;) {
+      const std::vector<std::string> outputs = outputs_of(items_[i]);
+      if (std::none_of(outputs.begin(), outputs.end(), [&](const std::string& name) { return read_.count(name); }))
+        continue;
+      if (items_[i].call)
+        each_tensor_of(*items_[i].call, [&](const std::string& name) { read_.insert(name); });
       else
-        for (const ValueId input : node.inputs) read[static_cast<size_t>(input)] = true;
+        for (const ValueId input : from_.node(items_[i].node).inputs) read_.insert(GraphCalls::name_of(input));
+      kept.push_back(items_[i]);
     }
+    std::reverse(kept.begin(), kept.end());
+    items_ = std::move(kept);
   }
 
-  Tensor tensor(const TracedCall& call, const char* name) {
-    const std::string value = tensor_of(call, name);
-    return value.empty() ? Tensor() : build_.tensor(copier_[value_of_name(value)]);
+  void write(const Item& item) {
+    each_tensor_of(*item.call, [&](const std::string& name) {
+      if (GraphCalls::is_of_graph(name))
+        importer_.give(name, importer_.build().tensor(copier_[GraphCalls::value_of(name)]));
+    });
+    importer_.add(*item.call, copier_.info(item.node));
+    for (const std::string& name : item.call->outputs)
+      if (GraphCalls::is_of_graph(name)) copier_.map(GraphCalls::value_of(name), importer_.value(name).id);
   }
 
-  Tensor write(const TracedCall& call) {
-    if (call.op == "aten.gelu") {
-      const Tensor a = tensor(call, "self");
-      return call.find("approximate")->text == "tanh" ? ops::gelu_tanh(a) : ops::gelu(a);
-    }
-    const Tensor a = tensor(call, "input");
-    const double epsilon = number_of(call, "eps").value_or(0);
-    const auto vector = [&](const char* name, double otherwise) {
-      const Tensor given = tensor(call, name);
-      return given.valid() ? given : ops::full(build_, DType::kF32, {a.dim(-1)}, otherwise);
-    };
-    if (call.op == "aten.rms_norm") return ops::rms_norm(a, vector("weight", 1), epsilon);
-    return ops::layer_norm(a, vector("weight", 1), vector("bias", 0), epsilon);
+  /// A softmax behind which a select chooses: what is not chosen must have a gradient of 0, not NaN.
+  bool is_chosen_softmax(const Node& node) const {
+    return node.op->name == "softmax" && is_floating(from_.type(node.outputs[0]).dtype) && chosen(node.outputs[0], 0);
+  }
+  /// Whether a select that is read chooses a value, perhaps behind casts.
+  bool chosen(ValueId value, int depth) const {
+    constexpr int kMostCasts = 3;
+    const std::vector<NodeId>& readers = uses_[static_cast<size_t>(value)];
+    return depth <= kMostCasts && std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
+             const Node& node = from_.node(reader);
+             if (!read_.count(GraphCalls::name_of(node.outputs[0]))) return false;
+             if (node.op->name == "select") return node.inputs[1] == value || node.inputs[2] == value;
+             return node.op->name == "cast" && chosen(node.outputs[0], depth + 1);
+           });
+  }
+  void write_guarded(NodeId id) {
+    const Node& node = from_.node(id);
+    const InfoScope scope(importer_.build(), copier_.info(id));
+    const Tensor a = importer_.build().tensor(copier_[node.inputs[0]]);
+    const Tensor made =
+        guarded_softmax(a, node.attributes.get_int("axis"), a.dtype(), std::numeric_limits<double>::quiet_NaN());
+    copier_.map(node.outputs[0], made.id);
   }
 
   const Graph& from_;
-  const std::map<NodeId, TracedCall>& fused_;
+  const GraphConstants& constants_;
+  std::vector<std::vector<NodeId>> uses_;
   Graph made_;
-  GraphBuilder build_;
+  Importer importer_;
   GraphCopier copier_;
-  std::vector<bool> kept_{};
+  std::vector<Item> items_{};
+  std::set<std::string> read_{};
 };
 
 /// Moves the channel norms of a graph whose statistics are fixed into the convolutions before them.
@@ -288,20 +242,13 @@ class BatchNormFolder {
 
 }  // namespace
 
-Graph fuse_graph(const Graph& graph) {
-  PatternProgram patterns(GraphView(graph).program());
-  std::map<NodeId, TracedCall> fused;
-  for (size_t i = 0; i < patterns.calls().size(); ++i) {
-    if (patterns.calls()[i].outputs.size() != 1) continue;
-    for (const auto fuse : {fuse_gelu, fuse_layer_norm, fuse_rms_norm, fuse_norm_weight})
-      if (fuse(patterns, i)) {
-        fused[static_cast<NodeId>(i)] = patterns.calls()[i];
-        break;
-      }
-  }
-  return fused.empty() ? graph : Writer(graph, fused).run();
+Graph fuse_graph(const Graph& graph, const GraphConstants& constants) {
+  if (graph.outputs().empty()) return graph;  // nothing would be left of it
+  return Writer(graph, fused_calls(graph, constants), constants).run();
 }
 
-Graph fuse_for_prediction(const Graph& graph) { return BatchNormFolder(fuse_graph(graph)).run(); }
+Graph fuse_for_prediction(const Graph& graph, const GraphConstants& constants) {
+  return BatchNormFolder(fuse_graph(graph, constants)).run();
+}
 
 }  // namespace ramet::front

@@ -84,14 +84,27 @@ bool keeps_last_axis(const PatternProgram& program, const TracedCall& call) {
   for (const char* op : {"aten.cos", "aten.sin", "aten._to_copy", "aten.to", "aten.clone", "aten.alias", "aten.detach",
                          "aten.unsqueeze", "aten.expand"})
     if (call.op == op) return to->shape.rank() >= from->shape.rank();
+  if (call.op == "aten.view" || call.op == "aten.reshape") return true;  // whole rows
   if (call.op == "aten.mul" || call.op == "aten.div") return number_of(call, "other") && !call.find("rounding_mode");
   if (call.op == "aten.slice") return axis_at(call, "dim", from->shape.rank(), 0) != from->shape.rank() - 1;
   return false;
 }
 
+/// Whether rows of known numbers hold each one twice.
+bool numbers_stand_twice(const HostTensor& table, bool neighbours) {
+  const int64_t size = table.type.shape.dim(-1), half = size / 2;
+  for (int64_t row = 0; row < table.elements(); row += size)
+    for (int64_t i = 0; i < half; ++i) {
+      const int64_t first = row + (neighbours ? 2 * i : i);
+      if (table.get(first) != table.get(first + (neighbours ? 1 : half))) return false;
+    }
+  return true;
+}
+
 /// Whether a table holds each angle twice: at i and i + half, or for neighbours at 2 i and 2 i + 1.
 bool holds_angles_twice(const PatternProgram& program, std::string value, bool neighbours) {
   constexpr int kMostCalls = 16;
+  if (const TensorData* known = program.known(value)) return numbers_stand_twice(known->tensor(), neighbours);
   for (int i = 0; i < kMostCalls; ++i) {
     const TracedCall* call = program.maker(value);
     if (!call || call->outputs[0] != value) return false;
@@ -129,14 +142,17 @@ struct Product {
   const TracedArgument *x = nullptr, *table = nullptr;
 };
 
-std::optional<Product> product_with_table(const PatternProgram& program, const TracedArgument* value) {
+/// The ways to read a value as such a product: two where neither operand changes with a weight.
+std::vector<Product> products_with_table(const PatternProgram& program, const TracedArgument* value) {
   const TracedCall* call = program.inner(value, {"aten.mul"});
-  if (!call) return std::nullopt;
+  if (!call) return {};
   const TracedArgument *self = call->find("self"), *other = call->find("other");
-  if (!self || !other || self->kind != Kind::kTensor || other->kind != Kind::kTensor) return std::nullopt;
-  if (program.type(self->text) == nullptr || program.type(other->text) == nullptr) return std::nullopt;
-  if (program.has_gradient(other->text)) std::swap(self, other);
-  return program.has_gradient(other->text) ? std::nullopt : std::optional(Product{self, other});
+  if (!self || !other || self->kind != Kind::kTensor || other->kind != Kind::kTensor) return {};
+  if (program.type(self->text) == nullptr || program.type(other->text) == nullptr) return {};
+  std::vector<Product> made;
+  if (!program.has_gradient(other->text)) made.push_back({self, other});
+  if (!program.has_gradient(self->text)) made.push_back({other, self});
+  return made;
 }
 
 /// One element of each pair of a table.
@@ -155,30 +171,35 @@ std::string angles_once(PatternProgram& program, size_t index, const std::string
   return program.insert(index, std::move(slice), type);
 }
 
+/// x cos + turned(x) sin of these products.
+bool fuse_products(PatternProgram& program, size_t index, const Product& straight, const Product& crossed) {
+  const TracedCall& call = program.calls()[index];
+  const std::string &x = straight.x->text, cosine = straight.table->text, sine = crossed.table->text;
+  const auto neighbours = turned(program, *crossed.x, x);
+  if (!neighbours) return false;
+  const TensorType &type = *program.type(x), &table = *program.type(cosine);
+  const int positions = axis_of_positions(type.shape, table.shape);
+  if (positions == 0 || table != *program.type(sine) || *program.type(call.outputs[0]) != type) return false;
+  if (type.dtype != DType::kF32 || table.dtype != DType::kF32) return false;
+  if (!holds_angles_twice(program, cosine, *neighbours) || !holds_angles_twice(program, sine, *neighbours))
+    return false;
+  TracedCall fused = call_like(call, "ramet.rotary",
+                               {{"self", tensor_argument(x)},
+                                {"cosine", tensor_argument(angles_once(program, index, cosine, *neighbours))},
+                                {"sine", tensor_argument(angles_once(program, index, sine, *neighbours))},
+                                {"positions", integer_argument(positions)},
+                                {"neighbours", flag_argument(*neighbours)}});
+  program.replace(index, std::move(fused));
+  return true;
+}
+
 bool fuse_sum(PatternProgram& program, size_t index) {
   const TracedCall& call = program.calls()[index];
   if (number_of(call, "alpha", 1) != 1) return false;
-  for (const auto& [one, two] : {std::pair("self", "other"), std::pair("other", "self")}) {
-    const auto straight = product_with_table(program, call.find(one)),
-               crossed = product_with_table(program, call.find(two));
-    if (!straight || !crossed) continue;
-    const std::string &x = straight->x->text, cosine = straight->table->text, sine = crossed->table->text;
-    const auto neighbours = turned(program, *crossed->x, x);
-    if (!neighbours) continue;
-    const TensorType &type = *program.type(x), &table = *program.type(cosine);
-    const int positions = axis_of_positions(type.shape, table.shape);
-    if (positions == 0 || table != *program.type(sine) || *program.type(call.outputs[0]) != type) continue;
-    if (type.dtype != DType::kF32 || table.dtype != DType::kF32) continue;
-    if (!holds_angles_twice(program, cosine, *neighbours) || !holds_angles_twice(program, sine, *neighbours)) continue;
-    TracedCall fused = call_like(call, "ramet.rotary",
-                                 {{"self", tensor_argument(x)},
-                                  {"cosine", tensor_argument(angles_once(program, index, cosine, *neighbours))},
-                                  {"sine", tensor_argument(angles_once(program, index, sine, *neighbours))},
-                                  {"positions", integer_argument(positions)},
-                                  {"neighbours", flag_argument(*neighbours)}});
-    program.replace(index, std::move(fused));
-    return true;
-  }
+  for (const auto& [one, two] : {std::pair("self", "other"), std::pair("other", "self")})
+    for (const Product& straight : products_with_table(program, call.find(one)))
+      for (const Product& crossed : products_with_table(program, call.find(two)))
+        if (fuse_products(program, index, straight, crossed)) return true;
   return false;
 }
 

@@ -108,7 +108,16 @@ void Importer::refuse_call(const TracedCall& call, const ErrorParts& parts) {
 }
 
 void Importer::translate(const TracedCall& call) {
+  NodeInfo info(call.module);
+  std::replace(info.name.begin(), info.name.end(), '.', '/');
+  info.origin = call.origin;
+  if (const auto part = options_.parts.find(&call); part != options_.parts.end()) info.part = part->second;
+  add(call, std::move(info));
+}
+
+void Importer::add(const TracedCall& call, NodeInfo info) {
   const OperatorEntry* entry = find_operator(call.op);
+  if (!entry) refuse_operator(call.op);
   const Translation at(*this, call);
   bool complex = false;
   const auto check = [&](const std::string& name) {
@@ -117,10 +126,6 @@ void Importer::translate(const TracedCall& call) {
       throw Error({.what = "value '" + name + "' is not supported: " + reason->second});
   };
   each_tensor_of(call, check);
-  NodeInfo info(call.module);
-  std::replace(info.name.begin(), info.name.end(), '.', '/');
-  info.origin = call.origin;
-  if (const auto part = options_.parts.find(&call); part != options_.parts.end()) info.part = part->second;
   const InfoScope scope(build_, std::move(info));
   std::vector<Tensor> made;
   try {

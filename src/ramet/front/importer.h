@@ -107,6 +107,12 @@ class Importer {
 
   /// Translates all calls that can be translated.
   void run();
+  /// Translates one call, whose nodes get these facts. Throws Error where it cannot be translated.
+  void add(const TracedCall& call, NodeInfo info);
+  /// Says what a value of the program is, before the calls that read it are translated.
+  void give(const std::string& name, Tensor value) { values_[name] = value; }
+  /// Says what a value of the graph holds.
+  void know(ValueId value, TensorData data) { known_.set(value, std::move(data)); }
   const std::vector<Refusal>& refusals() const { return refusals_; }
   void refuse(Refusal refusal) { refusals_.push_back(std::move(refusal)); }
 

@@ -35,21 +35,6 @@ Tensor for_queries(const OnnxCall& at, Tensor a, int64_t heads) {
   return repeat_interleave(a, heads / a.dim(1), 1);
 }
 
-/// Softmax over a dimension. Rows that are hidden whole are `row_of_hidden`, and have a gradient of 0.
-Tensor guarded_softmax(const OnnxCall& at, Tensor scores, int64_t axis, double row_of_hidden) {
-  const DType dtype = scores.dtype();
-  const Tensor hidden = equal(reduce_max(scores, {axis}, true), at.full(dtype, {}, kHidden));
-  const Tensor made = softmax_in(at_least_f32(select(hidden, at.full(dtype, {}, 0), scores)), axis, dtype);
-  return select(hidden, at.full(dtype, {}, row_of_hidden), in_type(made, dtype));
-}
-
-/// A softmax behind which a Where chooses (front/onnx_fuse.h): what is not chosen must have a gradient of 0, not NaN.
-Values chosen_softmax(const OnnxCall& at) {
-  const Tensor a = at.input(0);
-  const int axis = at.axis("axis", a.shape().rank(), -1);
-  return {guarded_softmax(at, a, axis, std::numeric_limits<double>::quiet_NaN())};
-}
-
 /// What ONNX's Attention is given.
 struct Given {
   Tensor query, key, value;  ///< [B, H, S, D]; keys and values with those of the past
@@ -163,7 +148,7 @@ Values attention(const OnnxCall& at) {
     if (mode == 1) scores_out = scores;
     if (bias.valid()) scores = rounded(add(scores, bias));
     if (mode == 2) scores_out = scores;
-    Tensor probabilities = guarded_softmax(at, in_type(scores, precision), -1, 0);
+    Tensor probabilities = guarded_softmax(in_type(scores, precision), -1, precision, 0);
     if (mode == 3) scores_out = in_type(probabilities, dtype);
     probabilities = in_type(probabilities, dtype);
     output = in_type(matmul(probabilities, in_type(values, dtype)), given.value.dtype());
@@ -174,29 +159,6 @@ Values attention(const OnnxCall& at) {
     output = reshape(output, {output.dim(0), output.dim(1), output.dim(2) * output.dim(3)});
   }
   return {output, given.key, given.value, scores_out};
-}
-
-/// Attention that was written out (front/onnx_fuse.h): queries [..., S, D], transposed keys [..., D, T], values and a
-/// summand of the scores. The softmax goes along `axis`.
-Values written_attention(const OnnxCall& at) {
-  const Tensor query = at.input(0), key = at.input(1), value = at.input(2), summand = at.input_if(3);
-  const double factor = at.number("scale", 1);
-  const auto four = [](Tensor a) { return a.shape().rank() == 4; };
-  const int rank = std::max(query.shape().rank(), key.shape().rank()), axis = at.axis("axis", rank, -1);
-  const bool plain = axis == 3 && four(query) && four(key) && four(value) && query.dtype() == DType::kF32 &&
-                     value.dtype() == DType::kF32 && query.dim(0) == key.dim(0) && key.dim(0) == value.dim(0) &&
-                     query.dim(1) == key.dim(1) && key.dim(1) == value.dim(1) && factor > 0 &&
-                     (!summand.valid() || (summand.shape().rank() <= 4 && summand.dtype() == DType::kF32));
-  if (plain) {
-    const auto by_position = [](Tensor a) { return transpose(a, {0, 2, 1, 3}); };
-    ScoreOptions scores;
-    scores.bias = summand;
-    return {by_position(attention_with(by_position(query), transpose(key, {0, 3, 1, 2}), by_position(value), scores,
-                                       {.scale = factor}))};
-  }
-  Tensor scores = scale(matmul(query, key), factor);
-  if (summand.valid()) scores = add(scores, summand);
-  return {matmul(through_f32(scores, [&](Tensor a) { return softmax(a, axis); }), value)};
 }
 
 /// Attention whose scores and probabilities inner graphs change.
@@ -221,26 +183,44 @@ Values flex_attention(const OnnxCall& at) {
   return {in_type(matmul(probabilities, in_type(value, precision)), value.dtype())};
 }
 
+/// Rotary positions of [B, H, S, D] by tables [B or 1, S, R / 2] of another type than f32, in the operands' type.
+Tensor rotated_by_parts(Tensor a, Tensor cosine, Tensor sine, bool interleaved) {
+  const int64_t size = a.dim(3), rotated = 2 * cosine.dim(2);
+  const auto for_heads = [](Tensor table) { return reshape(table, {table.dim(0), 1, table.dim(1), table.dim(2)}); };
+  cosine = for_heads(cosine), sine = for_heads(sine);
+  const Tensor part = slice_axis(a, 3, 0, rotated), rest = slice_axis(a, 3, rotated, size);
+  const Tensor first = interleaved ? slice_axis(part, 3, 0, rotated, 2) : slice_axis(part, 3, 0, rotated / 2);
+  const Tensor second = interleaved ? slice_axis(part, 3, 1, rotated, 2) : slice_axis(part, 3, rotated / 2, rotated);
+  const Tensor real = subtract(multiply(cosine, first), multiply(sine, second));
+  const Tensor imaginary = add(multiply(sine, first), multiply(cosine, second));
+  const Tensor made = interleaved ? reshape(stack({real, imaginary}, 4), part.shape()) : concat({real, imaginary}, 3);
+  return rotated < size ? concat({made, rest}, 3) : made;
+}
+
 Values rotary_embedding(const OnnxCall& at) {
   const Tensor input = at.input(0);
-  Tensor a = by_heads(at, input, "num_heads");  // [B, H, S, D]
+  const Tensor a = by_heads(at, input, "num_heads");  // [B, H, S, D]
   const int64_t size = a.dim(3), wanted = at.integer("rotary_embedding_dim", 0), rotated = wanted == 0 ? size : wanted;
   if (rotated < 2 || rotated > size || rotated % 2 != 0) at.refuse("the rotated part has no two halves");
   const auto table = [&](size_t index) {
     Tensor cache = at.input(index);
     if (at.has(3)) cache = index_select(cache, as_i64(at.input(3)), 0, true);
     if (cache.shape().rank() != 3 || cache.dim(2) != rotated / 2) at.refuse("a table has another number of angles");
-    return reshape(cache, {cache.dim(0), 1, cache.dim(1), cache.dim(2)});
+    return cache;
   };
   const Tensor cosine = table(1), sine = table(2);
-  const Tensor part = slice_axis(a, 3, 0, rotated), rest = slice_axis(a, 3, rotated, size);
   const bool interleaved = at.flag("interleaved");
-  const Tensor first = interleaved ? slice_axis(part, 3, 0, rotated, 2) : slice_axis(part, 3, 0, rotated / 2);
-  const Tensor second = interleaved ? slice_axis(part, 3, 1, rotated, 2) : slice_axis(part, 3, rotated / 2, rotated);
-  const Tensor real = subtract(multiply(cosine, first), multiply(sine, second));
-  const Tensor imaginary = add(multiply(sine, first), multiply(cosine, second));
-  Tensor made = interleaved ? reshape(stack({real, imaginary}, 4), part.shape()) : concat({real, imaginary}, 3);
-  if (rotated < size) made = concat({made, rest}, 3);
+  const bool one = cosine.dim(0) == 1, fits = one || cosine.dim(0) == a.dim(0);
+  Tensor made;
+  if (a.dtype() == DType::kF32 && cosine.dtype() == DType::kF32 && cosine.type() == sine.type() && fits &&
+      cosine.dim(1) == a.dim(2)) {
+    const auto rows = [&](Tensor b) { return one ? reshape(b, {b.dim(1), b.dim(2)}) : b; };
+    made = rotary(transpose(a, {0, 2, 1, 3}), {rows(cosine), rows(sine)},
+                  interleaved ? RotaryPairs::kNeighbours : RotaryPairs::kHalves);
+    made = transpose(made, {0, 2, 1, 3});
+  } else {
+    made = rotated_by_parts(a, cosine, sine, interleaved);
+  }
   if (input.shape().rank() == 3) made = reshape(transpose(made, {0, 2, 1, 3}), input.shape());
   return {made};
 }
@@ -318,8 +298,6 @@ constexpr OnnxEntry kEntries[] = {
     {"RotaryEmbedding", rotary_embedding},
     {"SwiGLU", swiglu},
     {"ai.onnx.preview.FlexAttention", flex_attention},
-    {"ramet.Attention", written_attention},
-    {"ramet.Softmax", chosen_softmax},
 };
 
 }  // namespace

@@ -129,8 +129,9 @@ Values bit_shift(const OnnxCall& at) {
 }
 
 /// To a small type, as casts have it: integers wrap around at the bounds of the type.
-Tensor cast_to_small(Tensor a, const OnnxSmallType& type) {
-  if (is_floating(type.carrier)) return to_small(a, type);
+Tensor cast_to_small(const OnnxCall& at, const OnnxSmallType& type) {
+  const Tensor a = at.input(0);
+  if (is_floating(type.carrier)) return to_small(a, type, small_rounding_of(at));
   const double size = type.greatest - type.least + 1;
   const Tensor whole = map_unary("trunc", is_floating(a.dtype()) ? at_least_f32(a) : cast(a, DType::kF32));
   const Tensor turns = map_unary("floor", scale(add_scalar(whole, -type.least), 1 / size));
@@ -140,11 +141,11 @@ Tensor cast_to_small(Tensor a, const OnnxSmallType& type) {
 Values do_cast(const OnnxCall& at) {
   if (at.version() < 6) at.refuse("types by name, as before operator set 6, are not supported");
   if (const OnnxSmallType* small = onnx_small_type(static_cast<int32_t>(at.integer("to"))))
-    return {cast_to_small(at.input(0), *small)};
+    return {cast_to_small(at, *small)};
   return {cast_to(at.input(0), at.dtype("to"), at.flag("saturate", true))};
 }
 Values cast_like(const OnnxCall& at) {
-  if (const OnnxSmallType* small = small_type_of(at, 1)) return {cast_to_small(at.input(0), *small)};
+  if (const OnnxSmallType* small = small_type_of(at, 1)) return {cast_to_small(at, *small)};
   return {cast_to(at.input(0), at.input(1).dtype(), at.flag("saturate", true))};
 }
 
@@ -161,6 +162,13 @@ Values bit_cast(const OnnxCall& at) {
 }
 
 Values identity(const OnnxCall& at) { return {at.value(0)}; }
+
+/// 1 above the threshold, 0 elsewhere.
+Values binarize(const OnnxCall& at) {
+  const Tensor a = at.input(0);
+  const DType wide = is_floating(a.dtype()) ? a.dtype() : DType::kF64;
+  return {in_type(less(at.full(wide, {}, at.number("threshold", 0)), in_type(a, wide)), a.dtype())};
+}
 
 constexpr OnnxEntry kEntries[] = {
     {"Abs", number<"abs">},
@@ -217,6 +225,7 @@ constexpr OnnxEntry kEntries[] = {
     {"Tan", unary<"tan">},
     {"Where", where},
     {"Xor", logical_xor},
+    {"ai.onnx.ml.Binarizer", binarize},
 };
 
 }  // namespace

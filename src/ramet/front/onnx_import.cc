@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "ramet/base/error_types.h"
-#include "ramet/front/onnx_fuse.h"
 #include "ramet/front/onnx_support.h"
 #include "ramet/front/onnx_table.h"
 #include "ramet/front/onnx_tensor.h"
@@ -86,12 +85,7 @@ std::string OnnxImporter::scope_of(const OnnxNode& node) {
   return path;
 }
 
-void OnnxImporter::run() {
-  const auto version = model_.versions.find("");
-  const std::vector<OnnxNode> nodes =
-      fuse_onnx_nodes(model_.graph, version == model_.versions.end() ? 0 : version->second);
-  run_nodes(nodes, scope_, true);
-}
+void OnnxImporter::run() { run_nodes(model_.graph.nodes, scope_, true); }
 
 HostTensor OnnxImporter::read(const OnnxTensor& tensor) const {
   return read_onnx_tensor(tensor, options_.folder, options_.source);

@@ -95,10 +95,25 @@ Values tensor_scatter(const OnnxCall& at) {
   return {put(past, move_axis(update, axis, 1), {sample, row}, {.axes = {0, axis}}, {})};
 }
 
+/// Elements of the last axis; a vector counts as one row.
+Values extract_features(const OnnxCall& at) {
+  Tensor a = at.input(0);
+  const Tensor indices = as_indices(at.input(1));
+  if (a.shape().rank() == 0) at.refuse("the operand has no dimensions");
+  if (a.shape().rank() == 1) a = reshape(a, {1, a.dim(0)});
+  return {index_select(a, reshape(indices, {indices.shape().elements()}), -1)};
+}
+
 constexpr OnnxEntry kEntries[] = {
-    {"Gather", gather},        {"GatherElements", gather_elements}, {"GatherND", gather_nd},
-    {"OneHot", one_hot},       {"Scatter", scatter_elements},       {"ScatterElements", scatter_elements},
-    {"ScatterND", scatter_nd}, {"TensorScatter", tensor_scatter},
+    {"Gather", gather},
+    {"GatherElements", gather_elements},
+    {"GatherND", gather_nd},
+    {"OneHot", one_hot},
+    {"Scatter", scatter_elements},
+    {"ScatterElements", scatter_elements},
+    {"ScatterND", scatter_nd},
+    {"TensorScatter", tensor_scatter},
+    {"ai.onnx.ml.ArrayFeatureExtractor", extract_features},
 };
 
 }  // namespace

@@ -83,9 +83,12 @@ class OnnxModelImport {
 
  private:
   void fuse() {
-    model_.forward = fuse_graph(model_.forward);
-    model_.evaluate = fuse_graph(model_.evaluate);
-    for (NamedGraph& program : model_.programs) program.graph = fuse_for_prediction(program.graph);
+    GraphConstants constants;
+    for (const StateTensor& state : states_)
+      if (state.kind == StateKind::kConstant) constants[state.name] = *state.init.data;
+    model_.forward = fuse_graph(model_.forward, constants);
+    model_.evaluate = fuse_graph(model_.evaluate, constants);
+    for (NamedGraph& program : model_.programs) program.graph = fuse_for_prediction(program.graph, constants);
   }
 
   [[noreturn]] void refuse(const std::string& what, const std::string& found = "", const std::string& expected = "",
@@ -178,22 +181,35 @@ class OnnxModelImport {
   }
 
   void find_states() {
-    const std::set<std::string> natural = find_onnx_weights(file_.graph);
-    for (const OnnxTensor& tensor : file_.graph.initializers) {
-      HostTensor data = read_onnx_tensor(tensor, folder_, name_);
-      const bool weight = data.type.dtype == DType::kF32 && is_weight(tensor.name, natural);
-      if (!weight && data.type.bytes() <= kMostInlineBytes) {
-        constants_.emplace_back(tensor.name, TensorData(std::move(data)));
-        continue;
-      }
-      StateTensor state{tensor.name, data.type, weight ? StateKind::kWeight : StateKind::kConstant, {}, ""};
-      if (weight) {
-        state.group = state.type.shape.rank() >= 2 ? "decay" : "no_decay";
-        sizes_[tensor.name] = state.type.shape.elements();
-      }
-      state.init = StateInit::from(TensorData(std::move(data)));
-      states_.push_back(std::move(state));
+    std::set<std::string> natural = find_onnx_weights(file_.graph);
+    std::vector<HostTensor> read;
+    for (const OnnxTensor& tensor : file_.graph.initializers) read.push_back(read_onnx_tensor(tensor, folder_, name_));
+    std::vector<std::pair<std::string, const HostTensor*>> likely;
+    for (size_t i = 0; i < read.size(); ++i) {
+      const std::string& name = file_.graph.initializers[i].name;
+      if (!natural.count(name)) continue;
+      if (hides_keys(read[i]))
+        natural.erase(name);
+      else
+        likely.emplace_back(name, &read[i]);
     }
+    for (const std::string& table : find_angle_tables(likely)) natural.erase(table);
+    for (size_t i = 0; i < read.size(); ++i) add_state(file_.graph.initializers[i].name, std::move(read[i]), natural);
+  }
+
+  void add_state(const std::string& name, HostTensor data, const std::set<std::string>& natural) {
+    const bool weight = data.type.dtype == DType::kF32 && is_weight(name, natural);
+    if (!weight && data.type.bytes() <= kMostInlineBytes) {
+      constants_.emplace_back(name, TensorData(std::move(data)));
+      return;
+    }
+    StateTensor state{name, data.type, weight ? StateKind::kWeight : StateKind::kConstant, {}, ""};
+    if (weight) {
+      state.group = state.type.shape.rank() >= 2 ? "decay" : "no_decay";
+      sizes_[name] = state.type.shape.elements();
+    }
+    state.init = StateInit::from(TensorData(std::move(data)));
+    states_.push_back(std::move(state));
   }
 
   /// Scopes of nodes are modules: "/encoder/layer.0/attention/MatMul" stands in "encoder.layer.0.attention".

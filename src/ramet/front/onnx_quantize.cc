@@ -50,7 +50,7 @@ Values quantize(const OnnxCall& at) {
   if (small) {
     const Tensor units = divide(in_type(a, DType::kF32), scale);
     const Tensor whole = is_floating(small->carrier) ? units : map_unary("round", units);
-    return {to_small(zero.valid() ? add(whole, in_type(zero, DType::kF32)) : whole, *small)};
+    return {to_small(zero.valid() ? add(whole, in_type(zero, DType::kF32)) : whole, *small, small_rounding_of(at))};
   }
   return {quantized(in_type(a, DType::kF32), scale, zero, to, at.flag("saturate", true))};
 }

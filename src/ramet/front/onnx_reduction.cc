@@ -116,6 +116,90 @@ Values top_k(const OnnxCall& at) {
   return {values, as_i64(indices)};
 }
 
+// --- counts of n-grams ---
+
+/// The n-grams of one length that TfIdfVectorizer counts.
+struct Grams {
+  int64_t length = 1;
+  std::vector<int64_t> items{};    ///< one n-gram behind the other
+  std::vector<int64_t> columns{};  ///< of the result
+  std::vector<double> weights{};
+  int64_t count() const { return static_cast<int64_t>(columns.size()); }
+};
+
+/// The n-grams of the lengths that the call counts.
+std::vector<Grams> grams_of(const OnnxCall& at) {
+  if (at.has("pool_strings")) at.refuse("strings are not supported");
+  constexpr int64_t kMostColumns = 1 << 16;
+  const std::vector<int64_t> pool = at.integers("pool_int64s"), starts = at.integers("ngram_counts"),
+                             columns = at.integers("ngram_indexes");
+  const std::vector<double> weights = at.numbers("weights");
+  const int64_t least = at.integer("min_gram_length"), most = at.integer("max_gram_length");
+  if (!weights.empty() && weights.size() != columns.size()) at.refuse("there is not one weight an n-gram");
+  std::vector<Grams> made;
+  size_t next = 0;  // n-gram
+  for (size_t i = 0; i < starts.size(); ++i) {
+    Grams grams{.length = static_cast<int64_t>(i) + 1};
+    const int64_t from = starts[i], to = i + 1 < starts.size() ? starts[i + 1] : std::ssize(pool);
+    if (from < 0 || to < from || to > std::ssize(pool) || (to - from) % grams.length != 0)
+      at.refuse("ngram_counts does not fit pool_int64s");
+    for (int64_t first = from; first < to; first += grams.length, ++next) {
+      if (next >= columns.size() || columns[next] < 0 || columns[next] >= kMostColumns)
+        at.refuse("ngram_indexes does not fit pool_int64s");
+      grams.items.insert(grams.items.end(), pool.begin() + first, pool.begin() + first + grams.length);
+      grams.columns.push_back(columns[next]);
+      grams.weights.push_back(weights.empty() ? 1 : weights[next]);
+    }
+    if (grams.length >= least && grams.length <= most && grams.count() > 0) made.push_back(std::move(grams));
+  }
+  return made;
+}
+
+/// How often each n-gram stands in each row of a [rows, size], with items `distance` apart: f32 [rows, n-grams].
+Tensor counts_of(const OnnxCall& at, Tensor a, const Grams& grams, int64_t distance) {
+  const int64_t places = a.dim(1) - distance * (grams.length - 1);
+  if (places < 1) return at.full(DType::kF32, {a.dim(0), grams.count()}, 0);
+  Tensor found;
+  for (int64_t i = 0; i < grams.length; ++i) {
+    std::vector<int64_t> items;
+    for (int64_t gram = 0; gram < grams.count(); ++gram)
+      items.push_back(grams.items[static_cast<size_t>(gram * grams.length + i)]);
+    const Tensor part = reshape(slice_axis(a, 1, i * distance, i * distance + places), {a.dim(0), places, 1});
+    const Tensor same = equal(part, at.integer_constant({1, 1, grams.count()}, items));
+    found = found.valid() ? map_binary("logical_and", found, same) : same;
+  }
+  return ops::reduce_sum(cast(found, DType::kF32), {1});
+}
+
+/// Counts of n-grams of integers, weighted. Items of an n-gram may be max_skip_count items apart, all equally.
+Values tf_idf(const OnnxCall& at) {
+  const Tensor given = at.input(0);
+  const int rank = given.shape().rank();
+  if (rank < 1 || rank > 2 || is_floating(given.dtype())) at.refuse("the operand must be rows of integers");
+  const std::string mode = at.text("mode");
+  if (mode != "TF" && mode != "IDF" && mode != "TFIDF") at.refuse("mode '" + mode + "' is not known");
+  const int64_t skips = at.integer("max_skip_count");
+  if (skips < 0 || skips > 1024) at.refuse("more than 1,024 skips are not supported");
+  const Tensor a = in_type(rank == 1 ? reshape(given, {1, given.dim(0)}) : given, DType::kI64);
+  const std::vector<int64_t> all = at.integers("ngram_indexes");
+  const int64_t width = all.empty() ? 0 : *std::max_element(all.begin(), all.end()) + 1;
+  Tensor made = at.full(DType::kF32, {a.dim(0), width}, 0);
+  for (const Grams& grams : grams_of(at)) {
+    Tensor counts;
+    for (int64_t distance = 1; distance <= (grams.length == 1 ? 1 : skips + 1); ++distance) {
+      const Tensor more = counts_of(at, a, grams, distance);
+      counts = counts.valid() ? add(counts, more) : more;
+    }
+    if (mode == "IDF") counts = cast(less(at.full(DType::kF32, {}, 0), counts), DType::kF32);
+    std::vector<double> places(static_cast<size_t>(grams.count() * width), 0);  // [n-grams, width]
+    for (int64_t gram = 0; gram < grams.count(); ++gram)
+      places[static_cast<size_t>(gram * width + grams.columns[static_cast<size_t>(gram)])] =
+          mode == "TF" ? 1 : grams.weights[static_cast<size_t>(gram)];
+    made = add(made, matmul(counts, at.constant(DType::kF32, {grams.count(), width}, places)));
+  }
+  return {rank == 1 ? reshape(made, {width}) : made};
+}
+
 constexpr OnnxEntry kEntries[] = {
     {"ArgMax", arg_max},
     {"ArgMin", arg_min},
@@ -132,6 +216,7 @@ constexpr OnnxEntry kEntries[] = {
     {"ReduceSum", reduce_sum},
     {"ReduceSumSquare", reduce_sum_square},
     {"TopK", top_k},
+    {"TfIdfVectorizer", tf_idf},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "ramet/front/onnx_support.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "ramet/base/error_types.h"
@@ -37,6 +38,15 @@ Tensor softmax_in(Tensor a, int64_t axis, DType dtype) {
   else
     sum = rounded_to(ops::reduce_sum(powers, {axis}, true), dtype);
   return rounded_to(ops::divide(powers, sum), dtype);
+}
+
+Tensor guarded_softmax(Tensor scores, int64_t axis, DType dtype, double row_of_hidden) {
+  const DType own = scores.dtype();
+  const auto number = [&](double value) { return ops::full(*scores.builder, own, {}, value); };
+  const Tensor hidden =
+      ops::equal(ops::reduce_max(scores, {axis}, true), number(-std::numeric_limits<double>::infinity()));
+  const Tensor made = softmax_in(at_least_f32(ops::select(hidden, number(0), scores)), axis, dtype);
+  return ops::select(hidden, number(row_of_hidden), in_type(made, own));
 }
 
 Tensor slice_by_step(Tensor a, int64_t axis, int64_t start, int64_t stop, int64_t step) {

@@ -23,6 +23,9 @@ Tensor rounded_to(Tensor a, DType dtype);
 /// Softmax of an f32 tensor with the roundings of ONNX's function for operands of `dtype`: each of its steps is rounded
 /// where the type is narrower than f32.
 Tensor softmax_in(Tensor a, int64_t axis, DType dtype);
+/// Softmax over a dimension, with the roundings of operands of `dtype`. Rows that are hidden whole (-infinity) are
+/// `row_of_hidden`, and have a gradient of 0.
+Tensor guarded_softmax(Tensor scores, int64_t axis, DType dtype, double row_of_hidden);
 /// i32 indices as the i64 that ONNX gives.
 inline Tensor as_i64(Tensor a) { return in_type(a, DType::kI64); }
 /// The elements along `axis` in numpy's manner of start, stop and step, which may be negative.

@@ -21,9 +21,9 @@ const OnnxEntry* find_onnx_operator(std::string_view op) { return all_operators(
 std::vector<std::string_view> onnx_operator_names() { return all_operators().names(); }
 
 std::string why_onnx_refused(std::string_view op) {
-  if (op.starts_with("String") || op == "RegexFullMatch" || op == "TfIdfVectorizer") return "strings are not supported";
+  if (op.starts_with("String") || op == "RegexFullMatch") return "strings are not supported";
   if (op == "ImageDecoder") return "files of images are not supported; decode them before the model";
-  if (op.starts_with("ai.onnx.ml.")) return "operators of ai.onnx.ml are not supported";
+  if (op.starts_with("ai.onnx.ml.")) return "the operator of ai.onnx.ml is not supported";
   if (op.starts_with("com.microsoft.")) return "operators that onnxruntime alone has are not supported";
   return "";
 }

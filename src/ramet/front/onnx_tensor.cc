@@ -1,5 +1,6 @@
 #include "ramet/front/onnx_tensor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -34,22 +35,45 @@ const TypeName kTypes[] = {{1, "float", DType::kF32},
                            {15, "complex128", std::nullopt},
                            {16, "bfloat16", DType::kBF16},
                            {17, "float8e4m3fn", DType::kF8E4M3},
-                           {18, "float8e4m3fnuz", std::nullopt},
+                           {18, "float8e4m3fnuz", DType::kF16},
                            {19, "float8e5m2", DType::kF8E5M2},
-                           {20, "float8e5m2fnuz", std::nullopt},
+                           {20, "float8e5m2fnuz", DType::kF16},
                            {21, "uint4", DType::kU8},
                            {22, "int4", DType::kI8},
                            {23, "float4e2m1", DType::kF16},
-                           {24, "float8e8m0", std::nullopt},
+                           {24, "float8e8m0", DType::kF32},
                            {25, "uint2", DType::kU8},
                            {26, "int2", DType::kI8}};
 
-constexpr OnnxSmallType kSmallTypes[] = {{21, 4, 0, 15, DType::kU8},
-                                         {22, 4, -8, 7, DType::kI8},
-                                         {23, 4, -6, 6, DType::kF16},
-                                         {25, 2, 0, 3, DType::kU8},
-                                         {26, 2, -2, 1, DType::kI8}};
-constexpr double kFloat4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};  ///< float4e2m1 without a sign
+constexpr OnnxSmallType kSmallTypes[] = {
+    {.type = 18,
+     .bits = 8,
+     .least = -240,
+     .greatest = 240,
+     .carrier = DType::kF16,
+     .mantissa = 3,
+     .bias = 8,
+     .nan = 128},
+    {.type = 20,
+     .bits = 8,
+     .least = -57344,
+     .greatest = 57344,
+     .carrier = DType::kF16,
+     .mantissa = 2,
+     .bias = 16,
+     .nan = 128},
+    {.type = 21, .bits = 4, .least = 0, .greatest = 15, .carrier = DType::kU8},
+    {.type = 22, .bits = 4, .least = -8, .greatest = 7, .carrier = DType::kI8},
+    {.type = 23, .bits = 4, .least = -6, .greatest = 6, .carrier = DType::kF16, .mantissa = 1, .bias = 1},
+    {.type = kOnnxPowersOfTwo,
+     .bits = 8,
+     .least = 0x1p-127,
+     .greatest = 0x1p127,
+     .carrier = DType::kF32,
+     .bias = 127,
+     .nan = 255},
+    {.type = 25, .bits = 2, .least = 0, .greatest = 3, .carrier = DType::kU8},
+    {.type = 26, .bits = 2, .least = -2, .greatest = 1, .carrier = DType::kI8}};
 
 int64_t packed_bytes(int64_t elements, const OnnxSmallType& type) { return (elements * type.bits + 7) / 8; }
 
@@ -60,12 +84,21 @@ HostTensor unpack(const std::string_view bytes, const Shape& shape, const OnnxSm
   for (int64_t i = 0; i < made.elements(); ++i) {
     const auto byte = static_cast<uint8_t>(bytes[static_cast<size_t>(i / each)]);
     const int code = byte >> (type.bits * static_cast<int>(i % each)) & mask;
-    if (is_floating(type.carrier))
-      made.set(i, code < 8 ? kFloat4[code] : -kFloat4[code - 8]);
-    else
-      made.set(i, code > type.greatest ? code - mask - 1 : code);
+    made.set(i, type.value_of(code));
   }
   return made;
+}
+
+/// The code of a value of a small type of floats.
+int code_of(double value, const OnnxSmallType& type) {
+  if (std::isnan(value)) return std::max(type.nan, 0);
+  int found = 0;
+  for (int code = 0; code < 1 << type.bits; ++code) {
+    if (type.value_of(code) != value) continue;
+    if (std::signbit(type.value_of(code)) == std::signbit(value)) return code;
+    found = code;
+  }
+  return found;
 }
 
 /// The elements of a tensor that stand in fields of their own, not in raw bytes.
@@ -96,6 +129,17 @@ void read_fields(const OnnxTensor& tensor, HostTensor& made, const std::string& 
 
 }  // namespace
 
+double OnnxSmallType::value_of(int code) const {
+  const int mask = (1 << bits) - 1;
+  if (!is_floating(carrier)) return code > greatest ? code - mask - 1 : code;
+  if (code == nan) return std::nan("");
+  if (type == kOnnxPowersOfTwo) return std::ldexp(1.0, code - bias);
+  const int unsigned_code = code & (mask >> 1), exponent = unsigned_code >> mantissa;
+  const int digits = (unsigned_code & ((1 << mantissa) - 1)) + (exponent > 0 ? 1 << mantissa : 0);
+  const double size = std::ldexp(digits, std::max(exponent, 1) - bias - mantissa);
+  return code > mask >> 1 ? -size : size;
+}
+
 const OnnxSmallType* onnx_small_type(int32_t type) {
   for (const OnnxSmallType& each : kSmallTypes)
     if (each.type == type) return &each;
@@ -107,13 +151,7 @@ std::string pack_onnx(const HostTensor& tensor, const OnnxSmallType& type) {
   const int each = 8 / type.bits, mask = (1 << type.bits) - 1;
   for (int64_t i = 0; i < tensor.elements(); ++i) {
     const double value = tensor.get(i);
-    int code = 0;
-    if (is_floating(type.carrier)) {
-      while (code < 7 && kFloat4[code] < std::fabs(value)) ++code;
-      if (std::signbit(value)) code += 8;
-    } else {
-      code = static_cast<int>(value) & mask;
-    }
+    const int code = is_floating(type.carrier) ? code_of(value, type) : static_cast<int>(value) & mask;
     made[static_cast<size_t>(i / each)] |= static_cast<char>(code << (type.bits * static_cast<int>(i % each)));
   }
   return made;

@@ -11,14 +11,23 @@
 
 namespace ramet::front {
 
-/// A type of 2 or 4 bits. Its values stand in elements of `carrier`.
+/// float8e8m0: powers of two alone, without a sign.
+constexpr int32_t kOnnxPowersOfTwo = 24;
+
+/// A type that no DType is: one of 2 or 4 bits, or a float of 8 bits that processors lack. Its values stand in elements
+/// of `carrier`, which has all of them.
 struct OnnxSmallType {
   int32_t type;
   int bits;
   double least, greatest;
   DType carrier;
+  int mantissa = 0, bias = 0;  ///< of floats
+  int nan = -1;                ///< the code that is NaN; -1: none
+
+  /// The value of one code.
+  double value_of(int code) const;
 };
-/// Null for a type of whole bytes.
+/// Null for a type that a DType is.
 const OnnxSmallType* onnx_small_type(int32_t type);
 /// The bytes in which a file has values of a small type, the first value in the lowest bits.
 std::string pack_onnx(const HostTensor& tensor, const OnnxSmallType& type);

@@ -1,6 +1,7 @@
 #include "ramet/front/onnx_weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "ramet/front/onnx_writer.h"
@@ -102,6 +103,54 @@ std::set<std::string> find_onnx_weights(const OnnxGraph& graph) {
     for (const int64_t extent : tensor.dims) elements = elements > (int64_t{1} << 40) ? elements : elements * extent;
     if (tensor.type == 1 && !tensor.dims.empty() && elements > 1 && wanted.count(tensor.name)) made.insert(tensor.name);
   }
+  return made;
+}
+
+namespace {
+
+/// Whether rows hold each number twice, and not all numbers are one.
+bool may_be_angles(const HostTensor& table) {
+  const Shape& shape = table.type.shape;
+  if (shape.rank() < 2 || shape.dim(-1) < 2 || shape.dim(-1) % 2 != 0 || table.elements() == 0) return false;
+  const int64_t size = shape.dim(-1), half = size / 2;
+  bool halves = true, neighbours = true, one = true;
+  for (int64_t i = 0; i < table.elements() && (halves || neighbours); ++i) {
+    const int64_t at = i % size;
+    one = one && table.get(i) == table.get(0);
+    if (at < half) halves = halves && table.get(i) == table.get(i + half);
+    if (at % 2 == 0) neighbours = neighbours && table.get(i) == table.get(i + 1);
+  }
+  return (halves || neighbours) && !one;
+}
+
+/// Whether a^2 + b^2 is one number above 0 everywhere.
+bool are_cosine_and_sine(const HostTensor& a, const HostTensor& b) {
+  constexpr double kRounding = 1e-5;
+  const double amplitude = a.get(0) * a.get(0) + b.get(0) * b.get(0);
+  for (int64_t i = 0; i < a.elements(); ++i)
+    if (!(std::fabs(a.get(i) * a.get(i) + b.get(i) * b.get(i) - amplitude) <= kRounding * amplitude)) return false;
+  return amplitude > 0;
+}
+
+}  // namespace
+
+bool hides_keys(const HostTensor& tensor) {
+  constexpr float kHides = 1e30F;
+  if (tensor.type.dtype != DType::kF32) return false;
+  const auto* numbers = reinterpret_cast<const float*>(tensor.data.data());
+  return std::any_of(numbers, numbers + tensor.elements(), [](float number) { return std::fabs(number) >= kHides; });
+}
+
+std::set<std::string> find_angle_tables(const std::vector<std::pair<std::string, const HostTensor*>>& tensors) {
+  std::vector<std::pair<std::string, const HostTensor*>> candidates;
+  for (const auto& each : tensors)
+    if (may_be_angles(*each.second)) candidates.push_back(each);
+  std::set<std::string> made;
+  for (size_t i = 0; i < candidates.size(); ++i)
+    for (size_t j = i + 1; j < candidates.size(); ++j)
+      if (candidates[i].second->type == candidates[j].second->type &&
+          are_cosine_and_sine(*candidates[i].second, *candidates[j].second))
+        made.insert({candidates[i].first, candidates[j].first});
   return made;
 }
 

@@ -55,7 +55,8 @@ TracedCall call_like(const TracedCall& like, const std::string& op,
 
 // --- the program ---
 
-PatternProgram::PatternProgram(TracedProgram program) : program_(std::move(program)) {
+PatternProgram::PatternProgram(TracedProgram program, Known known)
+    : program_(std::move(program)), known_(std::move(known)) {
   std::erase_if(program_.calls, only_checks);
   for (size_t i = 0; i < program_.calls.size(); ++i)
     for (const std::string& output : program_.calls[i].outputs) makers_[output] = i;
@@ -85,18 +86,14 @@ const TensorType* PatternProgram::type(const std::string& name) const {
 }
 
 const TracedCall* PatternProgram::maker(const std::string& value) const {
-  const auto found = makers_.find(value);
-  return found == makers_.end() ? nullptr : &program_.calls[found->second];
+  if (const auto found = makers_.find(value); found != makers_.end()) return &program_.calls[found->second];
+  const auto inserted = inserted_makers_.find(value);
+  return inserted == inserted_makers_.end() ? nullptr : &inserted_[inserted->second].second;
 }
 
-bool PatternProgram::read_once(const std::string& value) const {
+int PatternProgram::reads(const std::string& value) const {
   const auto found = reads_.find(value);
-  return found != reads_.end() && found->second == 1;
-}
-
-bool PatternProgram::unread(const std::string& value) const {
-  const auto found = reads_.find(value);
-  return found == reads_.end() || found->second == 0;
+  return found == reads_.end() ? 0 : found->second;
 }
 
 std::string PatternProgram::behind_copies(std::string value) const {
@@ -129,6 +126,7 @@ std::string PatternProgram::insert(size_t before, TracedCall call, TensorType ty
   call.outputs = {name};
   each_tensor_of(call, [&](const std::string& read) { ++reads_[read]; });
   program_.types[name] = std::move(type);
+  inserted_makers_[name] = inserted_.size();
   inserted_.emplace_back(before, std::move(call));
   return name;
 }
@@ -139,6 +137,21 @@ void PatternProgram::replace(size_t index, TracedCall call) {
   each_tensor_of(call, [&](const std::string& name) { ++reads_[name]; });
   call.outputs = old.outputs;
   old = std::move(call);
+  replaced_.insert(index);
+}
+
+std::vector<MadeCall> PatternProgram::made_calls() const {
+  std::vector<MadeCall> made;
+  size_t next = 0;
+  const auto insert_before = [&](size_t at) {
+    for (; next < inserted_.size() && inserted_[next].first <= at; ++next)
+      made.push_back({inserted_[next].first, false, inserted_[next].second});
+  };
+  for (const size_t at : replaced_) {
+    insert_before(at);
+    made.push_back({at, true, program_.calls[at]});
+  }
+  return made;  // what stands behind the last replacement is read by none
 }
 
 TracedProgram PatternProgram::finish() {
@@ -212,15 +225,19 @@ std::string plus_number(const PatternProgram& program, const std::string& value,
   return "";
 }
 
-TracedProgram fuse_patterns(TracedProgram program) {
-  PatternProgram patterns(std::move(program));
-  for (size_t i = 0; i < patterns.calls().size(); ++i) {
-    if (patterns.calls()[i].outputs.empty()) continue;
+void fuse_calls(PatternProgram& program) {
+  for (size_t i = 0; i < program.calls().size(); ++i) {
+    if (program.calls()[i].outputs.empty()) continue;
     for (const auto fuse :
          {fuse_attention, fuse_rotary, fuse_gelu, fuse_layer_norm, fuse_rms_norm, fuse_norm_weight, fuse_cross_entropy})
-      if (fuse(patterns, i)) break;
-    fuse_grouped_heads(patterns, i);  // in attention that was found too
+      if (fuse(program, i)) break;
+    fuse_grouped_heads(program, i);  // in attention that was found too
   }
+}
+
+TracedProgram fuse_patterns(TracedProgram program) {
+  PatternProgram patterns(std::move(program));
+  fuse_calls(patterns);
   return patterns.finish();
 }
 

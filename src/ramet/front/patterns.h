@@ -2,6 +2,8 @@
 
 #include "ramet/base/house.h"
 
+#include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -20,19 +22,31 @@ namespace ramet::front {
 /// A group is replaced only where nothing else reads its inner values.
 TracedProgram fuse_patterns(TracedProgram program);
 
+/// A call that a pattern has made: before call `at` of the original program, or in its place.
+struct MadeCall {
+  size_t at = 0;
+  bool replaces = false;
+  TracedCall call{};
+};
+
 /// A program while patterns are sought in it: who makes each value, and how often it is read.
 class PatternProgram {
  public:
-  explicit PatternProgram(TracedProgram program);
+  /// The elements of a value that no input decides; null where some input does.
+  using Known = std::function<const TensorData*(const std::string&)>;
+  explicit PatternProgram(TracedProgram program, Known known = {});
 
   const std::vector<TracedCall>& calls() const { return program_.calls; }
   const TensorType* type(const std::string& name) const;
-  /// The call that makes a value; null for an input.
+  /// The call that makes a value, an inserted one too; null for an input.
   const TracedCall* maker(const std::string& value) const;
   /// The call of one of the operators that makes an argument's value, which nobody else reads; null for others.
   const TracedCall* inner(const TracedArgument* value, std::initializer_list<std::string_view> ops) const;
-  bool read_once(const std::string& value) const;
-  bool unread(const std::string& value) const;
+  /// How many arguments and outputs are this value.
+  int reads(const std::string& value) const;
+  bool read_once(const std::string& value) const { return reads(value) == 1; }
+  bool unread(const std::string& value) const { return reads(value) == 0; }
+  const TensorData* known(const std::string& value) const { return known_ ? known_(value) : nullptr; }
   /// Whether a gradient may flow from a value to a parameter.
   bool has_gradient(const std::string& value) const { return differentiable_.count(value) != 0; }
   /// The value with the calls taken away that only copy it.
@@ -43,6 +57,8 @@ class PatternProgram {
   /// Call `index` of the original program is another one with the same results.
   void replace(size_t index, TracedCall call);
 
+  /// All calls that were inserted, or put in place of others, in the order of the program.
+  std::vector<MadeCall> made_calls() const;
   /// The program with all replacements; calls whose results nobody reads are left out.
   TracedProgram finish();
 
@@ -51,10 +67,13 @@ class PatternProgram {
   void find_gradients();
 
   TracedProgram program_;
+  Known known_;
+  std::set<size_t> replaced_{};
   std::map<std::string, size_t, std::less<>> makers_{};
   std::map<std::string, int, std::less<>> reads_{};
   std::set<std::string, std::less<>> differentiable_{};
-  std::vector<std::pair<size_t, TracedCall>> inserted_{};
+  std::deque<std::pair<size_t, TracedCall>> inserted_{};  // its calls are pointed to
+  std::map<std::string, size_t, std::less<>> inserted_makers_{};
   int names_ = 0;
 };
 
@@ -84,6 +103,9 @@ struct Factors {
 Factors factors_of(const PatternProgram& program, const std::string& value, bool root = true, int depth = 0);
 /// The other summand of `number` + value, read once; "" where the value is no such sum.
 std::string plus_number(const PatternProgram& program, const std::string& value, double number);
+
+/// Seeks all patterns in all calls.
+void fuse_calls(PatternProgram& program);
 
 // The patterns: each looks at call `index` as the last one of its group, and returns whether it has replaced it.
 bool fuse_attention(PatternProgram& program, size_t index);

@@ -1,4 +1,5 @@
 // Recipes of models that programs saved as files, and of modules of PyTorch.
+#include "ramet/front/frozen_norms.h"
 #include "ramet/front/open_model.h"
 
 #include <algorithm>
@@ -92,6 +93,8 @@ class ModelFileKind final : public RecipeKind {
     std::tie(into.workload.model, into.workload.units) = load(recipe);
     take_batch(recipe, into.workload.model);
     into.model_file = recipe.model.file;
+    if (std::string remark = frozen_norms_remark(into.workload.model); !remark.empty())
+      into.workload.remarks.push_back(std::move(remark));
     return {.make_workload = [](Preparation& made) {
       Workload& workload = made.workload;
       open_data(made.recipe, checked_inputs(workload.model), workload);
