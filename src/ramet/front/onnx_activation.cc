@@ -1,4 +1,6 @@
 // ONNX's activations.
+#include <limits>
+
 #include "ramet/front/onnx_support.h"
 #include "ramet/front/onnx_table.h"
 #include "ramet/ops/build_elementwise.h"
@@ -67,7 +69,12 @@ Values over_rows(const OnnxCall& at, const std::function<Tensor(Tensor, int64_t)
 }
 Values softmax(const OnnxCall& at) {
   const DType dtype = at.input(0).dtype();
-  return over_rows(at, [&](Tensor a, int64_t axis) { return softmax_in(a, axis, dtype); });
+  if (size_of(dtype) >= 4) return over_rows(at, [](Tensor a, int64_t axis) { return ops::softmax(a, axis); });
+  // Rounded step by step this is no op softmax, which fuse_graph guards: rows that are hidden whole have a gradient of
+  // 0.
+  return over_rows(at, [&](Tensor a, int64_t axis) {
+    return guarded_softmax(a, axis, dtype, std::numeric_limits<double>::quiet_NaN());
+  });
 }
 Values log_softmax(const OnnxCall& at) {
   return over_rows(at, [](Tensor a, int64_t axis) { return ops::log_softmax(a, axis); });
