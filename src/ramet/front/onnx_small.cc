@@ -49,7 +49,8 @@ Tensor rounded_to_power(Tensor size, const SmallRounding& rounding) {
 }
 
 Tensor to_small_float(Tensor a, const OnnxSmallType& type, const SmallRounding& rounding) {
-  const Tensor exact = ops::cast(a, DType::kF64);
+  // Steps have no slope, though the numbers by which they are computed have one.
+  const Tensor exact = ops::map_unary("stop_gradient", ops::cast(a, DType::kF64));
   const auto number = [&](double value) { return ops::full(*exact.builder, DType::kF64, {}, value); };
   const double none = type.nan < 0 ? 0 : std::nan("");
   const Tensor bounded = ops::clamp(exact, -4 * type.greatest, 4 * type.greatest),
