@@ -232,7 +232,9 @@ std::vector<BadFile> bad_files() {
       {"a huge constant", with_size("ConstantOfShape", {kHuge, 2}),
        "model 'bad.onnx': the model uses what is not supported; found \n  ConstantOfShape (1x; output 'y'): the shape "
        "is too large"},
-      {"a huge expansion", with_size("Expand", {128 * kHuge, 1, 1}), ""},
+      {"a huge expansion", with_size("Expand", {128 * kHuge, 1, 1}),
+       "model 'bad.onnx': the model uses what is not supported; found \n  Expand (1x; output 'y'): extent out of "
+       "range; found 140737488355328 in [140737488355328,2,3]; expected 0 to 2^40"},
       {"huge repeats", with_size("Tile", {kHuge, kHuge}),
        "model 'bad.onnx': the model uses what is not supported; found \n  Tile (1x; output 'y'): a tensor of too many "
        "elements; found [1099511627776,2,1099511627776,3]; expected at most 2^48"},

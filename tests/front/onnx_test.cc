@@ -328,7 +328,8 @@ TEST(Onnx, CastsToFloatsThatProcessorsLack) {
         .nodes = {node("Cast", {"a"}, {"small"}, attributes), node("Cast", {"small"}, {"y"}, {integer("to", 1)})},
         .inputs = {value("a", 1, {count})},
         .outputs = {value("y", 1, {count})}};
-    const front::OnnxModel file = front::parse_onnx(model(graph, 25), "test.onnx");
+    const std::string bytes = model(graph, 25);
+    const front::OnnxModel file = front::parse_onnx(bytes, "test.onnx");
     const OnnxFeeds feeds = {{"a", feed(DType::kF32, {count}, values)}};
     return train::run_onnx(front::import_onnx_program(file, feeds, {}), feeds, {})[0].tensors[0].values();
   };
