@@ -33,6 +33,7 @@ SETS = {
     "nci1": (["tu", "tudatasets/NCI1"], ""),
     "fb237_v1": (["triples", "kg/grail/fb237_v1"], ""),
     "qm9": (["qm9", "qm9"], "sample=20000:1,radius=10"),
+    "qm9-near": (["qm9", "qm9"], "sample=20000:1,radius=1.8,returns=16"),
 }
 
 
@@ -53,6 +54,11 @@ SPLITLESS = {"data.graphs.split": "", "train.evaluation.batches": 0}
 SAGE = GCN | SPLITLESS | {"model.kind": "sage", "model.graph.hidden": 64, "data.graphs.batch": "neighbors:512:10,10"}
 SCHNET = {"data.graphs.split": "", "train.evaluation.batches": 0, "train.schedule.warmup_steps": 0}
 SCHNET_PEER = ["--kind", "schnet", "--layers", 6, "--hidden", 128, "--batch", 128]
+GPS = {"data.graphs.split": "", "train.evaluation.batches": 0, "train.schedule.warmup_steps": 0, "model.graph.drop_path": 0,
+       "model.graph.node_noise": 0, "model.graph.input_masks": "", "data.graphs.hops": 0, "data.graphs.distances": "",
+       "data.graphs.positions": "node.returns", "data.graphs.batch": "count:128", "train.optimizer.kind": "adam",
+       "train.optimizer.weight_decay": 0, "train.clip_norm": 0}
+GPS_PEER = ["--kind", "gps", "--layers", 4, "--hidden", 64, "--heads", 4, "--dropout", 0.1, "--attention-dropout", 0.1, "--batch", 128]
 CASES = {
     "gcn-cora": Case("cora", "gcn-cora", GCN, ["--kind", "gcn", "--dropout", 0.5], FULL_GRAPH),
     "gcn-dblp": Case("dblp", "gcn-cora", GCN | SPLITLESS, ["--kind", "gcn", "--dropout", 0.5], FULL_GRAPH),
@@ -63,6 +69,7 @@ CASES = {
     "sage-sampled": Case("dblp", "gcn-cora", SAGE, ["--seeds", 512, "--fanout", "10,10", "--hidden", 64], {"dgl": []}),
     "nbfnet-v1": Case("fb237_v1", "nbfnet-fb15k237-v1", {"data.triples.split": "edge.split"}, [], {"authors' messages": [],
                       "authors' kernel": ["--rspmm"]}),
+    "gps-qm9": Case("qm9-near", "gps-plus-qm9", GPS, GPS_PEER, BATCHES),
     "schnet-exact": Case("qm9", "schnet-qm9", SCHNET | {"model.graph.filter_points": 0}, SCHNET_PEER, BATCHES),
     "schnet-table": Case("qm9", "schnet-qm9", SCHNET | {"model.graph.filter_points": 1024}, SCHNET_PEER, BATCHES),
 }

@@ -93,6 +93,10 @@ GRAPHS = {
                       "data.graphs.batch": "stream:60"},
     "sage-f32-lamb": {"model.kind": "sage", "data.graphs.batch": "histogram:40:8",
                       "train.optimizer.kind": "lamb"},
+    # Attention within graphs, positions, and stochastic depth of graphs.
+    "gps-f32-adamw": {"model.kind": "gps", "model.graph.heads": 4, "model.graph.attention_dropout": 0.2, "model.graph.drop_path": 0.1,
+                      "data.graphs.edge_features": "edge.distance", "data.graphs.positions": "node.returns,node.laplacian",
+                      "data.graphs.batch": "count:6"},
     "schnet-f32-adamw": {"model.kind": "schnet", "data.graphs.batch": "count:6"},
     "schnet-table-adamw": {"model.kind": "schnet", "data.graphs.batch": "count:6",
                            "model.graph.filter_points": 64},
@@ -260,7 +264,7 @@ class Matrix:
         if not graphs.exists():
             (self.work / "molecules.sdf").write_text(molecules_text(400))
             subprocess.run([str(self.program), "graphs", "prepare", "sdf", "molecules.sdf", "--out", graphs.name,
-                            "--apply", "radius=4,split=300:60:40:1"], cwd=self.work, check=True, stdout=subprocess.DEVNULL)
+                            "--apply", "radius=4,split=300:60:40:1,returns=4,laplacian=3"], cwd=self.work, check=True, stdout=subprocess.DEVNULL)
 
     def run(self, model, size, layout, ranks, each_step=False):
         """One training: its end as an object, the losses, the folder; or an error's text."""

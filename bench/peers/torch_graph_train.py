@@ -116,9 +116,31 @@ class Isomorphism(nn.Module):
         return answer
 
 
+class Attention(nn.Module):
+    """GPS: GPSConv around GINEConv, with positions beside the features of nodes."""
+
+    def __init__(self, width, args, edge_width, positions):
+        super().__init__()
+        size, part = args.hidden, 16
+        def two():
+            return nn.Sequential(nn.Linear(size, size), nn.ReLU(), nn.Linear(size, size))
+
+        self.node_emb, self.pe_norm, self.pe_lin = nn.Linear(width, size - part), nn.BatchNorm1d(positions), nn.Linear(positions, part)
+        self.convs = nn.ModuleList(geometric.GPSConv(
+            size, geometric.GINEConv(two(), train_eps=True, edge_dim=edge_width), heads=args.heads, dropout=args.dropout,
+            attn_kwargs={"dropout": args.attention_dropout}) for _ in range(args.layers))
+        self.mlp = nn.Sequential(nn.Linear(size, size // 2), nn.ReLU(), nn.Linear(size // 2, size // 4), nn.ReLU(), nn.Linear(size // 4, 1))
+
+    def forward(self, x, edge_index, features, positions, batch, graphs: int):
+        x = torch.cat([self.node_emb(x), self.pe_lin(self.pe_norm(positions))], 1)
+        for conv in self.convs:
+            x = conv(x, edge_index, batch, edge_attr=features)
+        return self.mlp(geometric.global_add_pool(x, batch, graphs))
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kind", choices=["gcn", "sage", "gat", "gin", "schnet"], required=True)
+    parser.add_argument("--kind", choices=["gcn", "sage", "gat", "gin", "gps", "schnet"], required=True)
     parser.add_argument("--set", required=True, help="graph set")
     parser.add_argument("--batch", type=int, default=1, help="graphs of a batch")
     parser.add_argument("--layers", type=int, default=2)
@@ -128,7 +150,7 @@ def parse():
     parser.add_argument("--attention-dropout", type=float, default=0)
     parser.add_argument("--gaussians", type=int, default=50)
     parser.add_argument("--cutoff", type=float, default=10)
-    parser.add_argument("--column", type=int, default=4, help="of the targets (schnet)")
+    parser.add_argument("--column", type=int, default=4, help="of the targets (schnet, gps)")
     parser.add_argument("--lists", choices=["edges", "sparse"], default="edges")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     parser.add_argument("--threads", type=int, default=2)
@@ -166,6 +188,19 @@ def make_step(args, graphs):
             found = run(batch["node.z"].long(), batch["node.pos"], batch["batch"])
             target = (batch["graph.y"][:, args.column] - mean) / deviation
             return functional.mse_loss(found[:len(target), 0], target.float())
+
+        return model, loss_of
+    if args.kind == "gps":
+        width = int(fields["node.z"].max()) + 1
+        model = Attention(width, args, 1, fields["node.returns"].shape[1])
+        y = fields["graph.y"][:, args.column].double()
+        mean, deviation = float(y.mean()), float(y.std())
+
+        def loss_of(run, batch):
+            x = functional.one_hot(batch["node.z"].long(), width).float()
+            found = run(x, batch["lists"], batch["edge.distance"].reshape(-1, 1), batch["node.returns"], batch["batch"], len(batch["graph.y"]))
+            target = (batch["graph.y"][:, args.column] - mean) / deviation
+            return functional.mse_loss(found[:, 0], target.float())
 
         return model, loss_of
     if args.kind == "gin":

@@ -82,5 +82,14 @@ TEST(Chunks, ScoresAreSeqevals) {
   EXPECT_EQ(scores.types.at("ORG").found, 2);
 }
 
+TEST(Metrics, AreaUnderTheCurve) {
+  // scikit-learn's roc_auc_score of these is 0.75; a tie counts half.
+  EXPECT_EQ(roc_auc(std::vector<double>{0, 0, 1, 1}, std::vector<double>{0.1, 0.4, 0.35, 0.8}), 0.75);
+  EXPECT_EQ(roc_auc(std::vector<double>{0, 1, 1, 0}, std::vector<double>{1, 1, 2, 0}), 0.875);
+  EXPECT_EQ(roc_auc(std::vector<double>{0, 1, -1, NAN}, std::vector<double>{2, 1, 9, 9}), 0);
+  EXPECT_TRUE(std::isnan(roc_auc(std::vector<double>{1, 1}, std::vector<double>{2, 1})));
+  EXPECT_TRUE(std::isnan(roc_auc(std::vector<double>{0, 1}, std::vector<double>{NAN, 1})));
+}
+
 }  // namespace
 }  // namespace ramet::tests

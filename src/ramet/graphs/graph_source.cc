@@ -6,6 +6,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/graphs/graph_cut.h"
+#include "ramet/graphs/near_nodes.h"
 #include "ramet/graphs/pair_lists.h"
 
 namespace ramet::graphs {
@@ -66,6 +67,8 @@ GraphSource::GraphSource(std::shared_ptr<const GraphSet> set, std::shared_ptr<co
   lists.emplace_back("graphs", std::vector<int64_t>{});
   for (const auto& [name, dims] : lists) outputs_.push_back({name, DType::kI32, dims});
   if (!options_.label.empty()) add_label();
+  add_labels();
+  if (options_.hops > 0 || !options_.distances.empty()) add_distances();
   if (!options_.pairs.empty()) add_pairs();
   if (!options_.sparse.empty()) add_sparse();
 }
@@ -75,14 +78,33 @@ T* GraphSource::place(const Places& places, size_t output, int64_t sample) const
   return reinterpret_cast<T*>(places.tensors[output]) + sample * Shape(outputs_[output].dims).elements();
 }
 
+int64_t GraphSource::room_for(Per per) const {
+  return per == Per::kNode ? budget_.nodes : per == Per::kEdge ? budget_.edges : budget_.graphs;
+}
+
+const std::vector<int64_t>& GraphSource::rows_of(Per per, const PackContents& pack) {
+  return per == Per::kNode ? pack.nodes : per == Per::kEdge ? pack.edges : pack.graphs;
+}
+
 void GraphSource::add_field(const std::string& key) {
   const size_t at = set_->field(key);
   const Field& field = set_->fields()[at];
-  std::vector<int64_t> dims{field.per == Per::kNode   ? budget_.nodes
-                            : field.per == Per::kEdge ? budget_.edges
-                                                      : budget_.graphs};
+  std::vector<int64_t> dims{room_for(field.per)};
   for (const int64_t extent : field.shape.dims()) dims.push_back(extent);
   outputs_.push_back({key, delivered(field), std::move(dims), at});
+}
+
+void GraphSource::complete_columns(const Field& field, const std::string& key, TargetForm& targets) const {
+  if (targets.columns.empty())
+    for (int64_t column = 0; column < field.shape.elements(); ++column) targets.columns.push_back(column);
+  for (const int64_t column : targets.columns)
+    if (column < 0 || column >= field.shape.elements())
+      throw Error({.what = "the label has no such column",
+                   .where = set_->source() + ": " + key,
+                   .found = std::to_string(column),
+                   .expected = "0 to " + std::to_string(field.shape.elements() - 1)});
+  targets.mean.resize(targets.columns.size(), 0);
+  targets.deviation.resize(targets.columns.size(), 1);
 }
 
 void GraphSource::add_label() {
@@ -99,16 +121,7 @@ void GraphSource::add_label() {
     outputs_.push_back({"labels", DType::kI32, {field.per == Per::kNode ? budget_.nodes : budget_.graphs}, at});
   } else {
     TargetForm& targets = options_.targets;
-    if (targets.columns.empty())
-      for (int64_t column = 0; column < field.shape.elements(); ++column) targets.columns.push_back(column);
-    for (const int64_t column : targets.columns)
-      if (column < 0 || column >= field.shape.elements())
-        throw Error({.what = "the label has no such column",
-                     .where = set_->source() + ": " + options_.label,
-                     .found = std::to_string(column),
-                     .expected = "0 to " + std::to_string(field.shape.elements() - 1)});
-    targets.mean.resize(targets.columns.size(), 0);
-    targets.deviation.resize(targets.columns.size(), 1);
+    complete_columns(field, options_.label, targets);
     for (const char* name : {"targets", "known"})
       outputs_.push_back({name, DType::kF32, {budget_.graphs, std::ssize(targets.columns)}, at});
   }
@@ -118,6 +131,78 @@ void GraphSource::add_label() {
   if (split.per != Per::kNode || is_floating(split.dtype) || split.shape.elements() != 1)
     throw Error(
         {.what = "a split of labels must be one whole number a node", .where = set_->source() + ": " + options_.split});
+}
+
+void GraphSource::add_labels() {
+  labels_ = outputs_.size();
+  for (NamedLabel& label : options_.labels) {
+    const size_t at = set_->field(label.key);
+    const Field& field = set_->fields()[at];
+    const int64_t rows = room_for(field.per);
+    if (!is_floating(field.dtype)) {
+      if (field.shape.elements() != 1)
+        throw Error({.what = "a label that is no number must be a category",
+                     .where = set_->source() + ": " + label.key,
+                     .found = std::string(name_of(field.dtype)) + field.shape.text()});
+      outputs_.push_back({"labels." + label.name, DType::kI32, {rows}, at});
+      continue;
+    }
+    complete_columns(field, label.key, label.form);
+    for (const char* name : {"targets.", "known."})
+      outputs_.push_back({name + label.name, DType::kF32, {rows, std::ssize(label.form.columns)}, at});
+  }
+}
+
+void GraphSource::fill_labels(const PackContents& pack, int64_t sample, const Places& places) const {
+  size_t at = labels_;
+  for (const NamedLabel& label : options_.labels) {
+    const Field& field = set_->fields()[outputs_[at].field];
+    if (is_floating(field.dtype)) {
+      fill_numbers(at, label.form, pack, sample, places);
+      at += 2;
+      continue;
+    }
+    const std::vector<int64_t>& rows = rows_of(field.per, pack);
+    auto* const to = place<int32_t>(places, at, sample);
+    std::fill(to, to + outputs_[at].dims[0], -1);
+    for (size_t i = 0; i < rows.size(); ++i)
+      to[i] = static_cast<int32_t>(field_number(field, set_->bytes(outputs_[at].field), rows[i]));
+    ++at;
+  }
+}
+
+void GraphSource::add_distances() {
+  if (packs_->cut())
+    throw Error({.what = "distances are of whole graphs, and this one is cut", .where = set_->source()});
+  places_ = most_nodes(*set_);
+  distances_ = outputs_.size();
+  const int64_t graphs = budget_.graphs, all = graphs * places_;
+  outputs_.push_back({"place", DType::kI32, {budget_.nodes}});
+  outputs_.push_back({"node_at", DType::kI32, {all}});
+  outputs_.push_back({"taken", DType::kI32, {all}});
+  if (options_.hops > 0) outputs_.push_back({"hops", DType::kI32, {graphs, places_, places_}});
+  if (options_.distances.empty()) return;
+  const size_t at = set_->field(options_.distances);
+  const Field& field = set_->fields()[at];
+  if (field.per != Per::kNode || !is_floating(field.dtype))
+    throw Error({.what = "distances are those of positions, floats of nodes",
+                 .where = set_->source() + ": " + options_.distances,
+                 .found = std::string(name_of(field.dtype)) + field.shape.text()});
+  outputs_.push_back({"distance", DType::kF32, {graphs, places_, places_}, at});
+}
+
+void GraphSource::fill_distances(const PackContents& pack, int64_t sample, const Places& places) const {
+  size_t at = distances_;
+  const auto next = [&]<typename T>(T) {
+    const size_t output = at++;
+    return std::span<T>(place<T>(places, output, sample), static_cast<size_t>(Shape(outputs_[output].dims).elements()));
+  };
+  const auto of_nodes = next(int32_t{}), node_at = next(int32_t{}), taken = next(int32_t{});
+  fill_places(pack, places_, of_nodes, node_at, taken);
+  if (options_.hops > 0) fill_hops(pack, places_, options_.hops, next(int32_t{}));
+  if (options_.distances.empty()) return;
+  const size_t field = outputs_[at].field;
+  graphs::fill_distances(*set_, field, pack, places_, next(float{}));
 }
 
 void GraphSource::add_pairs() {
@@ -195,6 +280,8 @@ void GraphSource::fill_pack(int64_t index, int64_t sample, const Places& places)
     fill_lists(pack, sample, places);
   fill_graphs(pack, sample, places);
   if (has_label_) fill_label(pack, sample, places);
+  fill_labels(pack, sample, places);
+  if (distances_ > 0) fill_distances(pack, sample, places);
   if (pairs_ > 0) fill_pairs(pack, sample, places);
   if (sparse_ > 0) fill_sparse(pack, sample, places);
 }
@@ -204,9 +291,7 @@ void GraphSource::fill_fields(const PackContents& pack, int64_t sample, const Pl
     const Output& output = outputs_[k];
     const Field& field = set_->fields()[output.field];
     const std::span<const std::byte> bytes = set_->bytes(output.field);
-    const std::vector<int64_t>& rows = field.per == Per::kNode   ? pack.nodes
-                                       : field.per == Per::kEdge ? pack.edges
-                                                                 : pack.graphs;
+    const std::vector<int64_t>& rows = rows_of(field.per, pack);
     const int64_t width = field.shape.elements(), room = output.dims[0];
     const auto copy = [&](auto* to) {
       for (size_t i = 0; i < rows.size(); ++i) copy_value(field, bytes, rows[i], to + static_cast<int64_t>(i) * width);
@@ -265,7 +350,7 @@ void GraphSource::fill_label(const PackContents& pack, int64_t sample, const Pla
   const Output& output = outputs_[label_];
   const Field& field = set_->fields()[output.field];
   const std::span<const std::byte> bytes = set_->bytes(output.field);
-  if (output.dtype == DType::kF32) return fill_targets(pack, sample, places);
+  if (output.dtype == DType::kF32) return fill_numbers(label_, options_.targets, pack, sample, places);
   const std::vector<int64_t>& rows = field.per == Per::kNode ? pack.nodes : pack.graphs;
   auto* to = place<int32_t>(places, label_, sample);
   std::fill(to, to + output.dims[0], -1);
@@ -278,16 +363,17 @@ void GraphSource::fill_label(const PackContents& pack, int64_t sample, const Pla
   }
 }
 
-void GraphSource::fill_targets(const PackContents& pack, int64_t sample, const Places& places) const {
-  const Field& field = set_->fields()[outputs_[label_].field];
-  const std::span<const std::byte> bytes = set_->bytes(outputs_[label_].field);
-  const TargetForm& form = options_.targets;
+void GraphSource::fill_numbers(size_t at, const TargetForm& form, const PackContents& pack, int64_t sample,
+                               const Places& places) const {
+  const Field& field = set_->fields()[outputs_[at].field];
+  const std::span<const std::byte> bytes = set_->bytes(outputs_[at].field);
+  const std::vector<int64_t>& rows = rows_of(field.per, pack);
   const size_t columns = form.columns.size();
-  auto *targets = place<float>(places, label_, sample), *known = place<float>(places, label_ + 1, sample);
-  for (float* to : {targets, known}) std::fill(to, to + budget_.graphs * std::ssize(form.columns), 0.0f);
-  for (size_t i = 0; i < pack.graphs.size(); ++i)
+  auto *targets = place<float>(places, at, sample), *known = place<float>(places, at + 1, sample);
+  for (float* to : {targets, known}) std::fill(to, to + Shape(outputs_[at].dims).elements(), 0.0f);
+  for (size_t i = 0; i < rows.size(); ++i)
     for (size_t k = 0; k < columns; ++k) {
-      const double value = field_number(field, bytes, pack.graphs[i] * field.shape.elements() + form.columns[k]);
+      const double value = field_number(field, bytes, rows[i] * field.shape.elements() + form.columns[k]);
       if (std::isnan(value)) continue;
       targets[i * columns + k] = static_cast<float>((value - form.mean[k]) / form.deviation[k]);
       known[i * columns + k] = 1;
@@ -315,10 +401,15 @@ Hash GraphSource::identity() const {
   for (const std::string& field : options_.fields) text += "\n" + field;
   if (!options_.pairs.empty()) text += "\npairs " + options_.pairs;
   if (!options_.sparse.empty()) text += "\nsparse " + options_.sparse;
-  const TargetForm& targets = options_.targets;
-  for (size_t k = 0; k < targets.columns.size(); ++k)
-    text += "\ntarget " + std::to_string(targets.columns[k]) + " " + std::to_string(targets.mean[k]) + " " +
-            std::to_string(targets.deviation[k]);
+  const auto add_form = [&](const TargetForm& targets) {
+    for (size_t k = 0; k < targets.columns.size(); ++k)
+      text += "\ntarget " + std::to_string(targets.columns[k]) + " " + std::to_string(targets.mean[k]) + " " +
+              std::to_string(targets.deviation[k]);
+  };
+  add_form(options_.targets);
+  for (const NamedLabel& label : options_.labels)
+    text += "\nlabel " + label.name + " " + label.key, add_form(label.form);
+  if (distances_ > 0) text += "\nnear " + std::to_string(options_.hops) + " " + options_.distances;
   return hash_text(text);
 }
 

@@ -16,6 +16,12 @@ struct TargetForm {
   std::vector<double> mean{}, deviation{};  ///< of each column; empty: 0 and 1
 };
 
+/// A label by name, of nodes, edges or graphs.
+struct NamedLabel {
+  std::string name, key;
+  TargetForm form{};  ///< of floats
+};
+
 struct GraphSourceOptions {
   /// Keys of the fields that a batch has: "node.x". Integers are delivered as i32 and floats as f32.
   std::vector<std::string> fields{};
@@ -28,6 +34,12 @@ struct GraphSourceOptions {
   TargetForm targets{};
   /// Key of a field of edges, a float each, that both directions of an edge share: a batch then has pairs of nodes.
   std::string pairs{};
+  /// Several labels in place of `label`.
+  std::vector<NamedLabel> labels{};
+  /// For how far nodes of a graph are apart (graphs/near_nodes.h): the most steps along edges that are told apart (0:
+  /// none), and the key of a field of nodes with positions in space ("": none).
+  int64_t hops = 0;
+  std::string distances{};
   /// Key of a float field of nodes that is delivered as the lists of its elements that are not 0.
   std::string sparse{};
   /// Room to make, where it is more than the packs need: batches of several sources then have one form.
@@ -46,6 +58,11 @@ struct GraphSourceOptions {
 /// - "graphs" i32 [B]: how many graphs there are;
 /// - "labels" i32 [B, N] or [B, G], -1 where nothing is to be learned; or of floats "targets" f32 [B, G, columns] and
 ///   "known" f32 of the same shape, 1 where a target is known and 0 elsewhere;
+/// - with `labels`, of the label NAME of nodes, edges or graphs (rows R) "labels.NAME" i32 [B, R], or of floats
+///   "targets.NAME" and "known.NAME" f32 [B, R, columns], with the meanings above;
+/// - with `hops` or `distances`, for places of M nodes in each graph "place" i32 [B, N], "node_at" i32 [B, G M],
+/// "taken"
+///   i32 [B, G M], "hops" i32 [B, G, M, M] and "distance" f32 [B, G, M, M] (graphs/near_nodes.h);
 /// - with `pairs`, "pair.FIELD" f32 [B, E / 2], "pair_ptr" i32 [B, N + 1] and "pair_second" i32 [B, E / 2]
 ///   (graphs/pair_lists.h);
 /// - with `sparse`, of a field of width F "feature.value" f32 [B, S], "feature.source", "feature.target_of",
@@ -65,6 +82,7 @@ class GraphSource final : public Source {
   int64_t host_bytes() const override { return set_->host_bytes(); }
 
   const GraphBudget& budget() const { return budget_; }
+  int64_t places() const { return places_; }            ///< M; 0 without distances
   int64_t sparse_room() const { return sparse_room_; }  ///< S; 0 without sparse features
   const Packs& packs() const { return *packs_; }
   const GraphSet& set() const { return *set_; }
@@ -79,13 +97,21 @@ class GraphSource final : public Source {
   };
   void add_field(const std::string& key);
   void add_label();
+  void add_labels();
+  void add_distances();
+  void fill_labels(const PackContents& pack, int64_t sample, const Places& places) const;
+  void fill_distances(const PackContents& pack, int64_t sample, const Places& places) const;
   void fill_pack(int64_t index, int64_t sample, const Places& places) const;
   void fill_fields(const PackContents& pack, int64_t sample, const Places& places) const;
   void fill_lists(const PackContents& pack, int64_t sample, const Places& places) const;
   void fill_cut(int64_t cluster, int64_t sample, const Places& places) const;
   void fill_graphs(const PackContents& pack, int64_t sample, const Places& places) const;
   void fill_label(const PackContents& pack, int64_t sample, const Places& places) const;
-  void fill_targets(const PackContents& pack, int64_t sample, const Places& places) const;
+  void fill_numbers(size_t at, const TargetForm& form, const PackContents& pack, int64_t sample,
+                    const Places& places) const;
+  void complete_columns(const Field& field, const std::string& key, TargetForm& targets) const;
+  int64_t room_for(Per per) const;
+  static const std::vector<int64_t>& rows_of(Per per, const PackContents& pack);
   void add_pairs();
   void add_sparse();
   void fill_sparse(const PackContents& pack, int64_t sample, const Places& places) const;
@@ -103,6 +129,9 @@ class GraphSource final : public Source {
   bool has_label_ = false;
   size_t label_ = 0;  ///< output of the label
   size_t split_ = 0;
+  size_t labels_ = 0;     ///< the first of the outputs of several labels
+  size_t distances_ = 0;  ///< the first of the outputs of distances; 0: none
+  int64_t places_ = 0;
   size_t pairs_ = 0;   ///< the first of the outputs of pairs; 0: none
   size_t sparse_ = 0;  ///< the first of the outputs of sparse features; 0: none
   FeatureRows rows_;   ///< of them

@@ -412,6 +412,8 @@ const std::vector<TransformEntry>& transform_table() {
       {"random", "K", "node field 'part': K parts at random"},
       {"contiguous", "K", "node field 'part': K runs of nodes"},
       {"parts", "FILE", "node field 'part' from a file with a line a node"},
+      {"append", "FILE", "add the graphs of another set; fields that one of them lacks are not known in its graphs"},
+      {"rename", "KEY:NAME", "give a field another name"},
       {"sample", "COUNT:SEED", "keep so many graphs, drawn at random"},
       {"split", "TRAIN:VALIDATION:TEST:SEED",
        "field 'split' of graphs (of one graph's nodes): so many drawn at random"},
@@ -456,6 +458,11 @@ void apply_transform(GraphTables& tables, const std::string& text, const std::st
   if (name == "random") partition_nodes(tables, edges, Partition::kRandom, count());
   if (name == "contiguous") partition_nodes(tables, edges, Partition::kContiguous, count());
   if (name == "parts") read_partition(tables, edges, read_file(argument), argument);
+  if (name == "append") append_graphs(tables, GraphSet::open(argument).tables());
+  if (name == "rename") {
+    const size_t colon = std::min(argument.find(':'), argument.size());
+    rename_field(tables, argument.substr(0, colon), argument.substr(std::min(colon + 1, argument.size())));
+  }
   const auto numbers = [&] { return numbers_of(word, name, argument, entry->argument); };
   if (name == "sample") sample_graphs(tables, numbers()[0], static_cast<uint64_t>(numbers()[1]));
   if (name == "split") {

@@ -57,6 +57,13 @@ void partition_nodes(GraphTables& tables, const std::string& edges, Partition ki
 /// The same from a file: a line with the number of the part for each node, as METIS writes it.
 void read_partition(GraphTables& tables, const std::string& edges, std::string_view text, const std::string& source);
 
+/// Adds the graphs of another set behind those of this one. A field that only one set has is not known in the graphs of
+/// the other: NaN, or category -1. Categories of a field get the numbers of this set; new ones follow. Names of nodes
+/// are left out. Throws Error for a field of two types, and for one of plain whole numbers that only one set has.
+void append_graphs(GraphTables& tables, const GraphTables& more);
+/// Gives the field of that key another name. Throws Error where there is none, or one of that name.
+void rename_field(GraphTables& tables, const std::string& key, const std::string& name);
+
 /// Keeps `count` graphs, drawn from `seed`, in their order. Throws Error for more than there are.
 void sample_graphs(GraphTables& tables, int64_t count, uint64_t seed);
 /// Sets the field "split" of the graphs of a set (of its nodes, where there is one graph): of an order drawn from

@@ -25,6 +25,10 @@ Tensor edge_conv_layer(GraphNetBuilder& net, Tensor x, const std::string& name, 
 
 /// The hidden features of MPNN's nodes behind all of its layers, [B, N, hidden].
 Tensor mpnn_nodes(GraphNetBuilder& net);
+/// The hidden features of GPS's nodes behind all of its layers, [B, N, hidden] (model/gps.cc).
+Tensor gps_nodes(GraphNetBuilder& net);
+/// GPS's answers for the nodes, or for the graphs, [B, N, answers] or [B, G, answers].
+Tensor gps_answers(GraphNetBuilder& net, Tensor nodes);
 /// SchNet's answers for the nodes, [B, N, answers] (model/schnet.cc).
 Tensor schnet_nodes(GraphNetBuilder& net);
 

@@ -20,7 +20,8 @@ Tensor layers(GraphNetBuilder& net) {
     PartScope part(net.build(), "layer", i);
     const std::string name = "convs." + std::to_string(i);
     const bool last = i + 1 == config.layers;
-    const int64_t out = last && !task.per_graph ? task.answers() : config.hidden, heads = last ? 1 : config.heads;
+    const bool answers = last && !task.per_graph && task.tasks.empty();
+    const int64_t out = answers ? task.answers() : config.hidden, heads = last ? 1 : config.heads;
     x = net.drop(x, config.dropout, name + ".drop");
     switch (config.family) {
       case GraphFamily::kGcn: x = gcn_layer(net, x, name, out); break;
@@ -33,7 +34,7 @@ Tensor layers(GraphNetBuilder& net) {
       default: x = edge_conv_layer(net, x, name, out);
     }
     const bool attention = config.family == GraphFamily::kGat || config.family == GraphFamily::kGatV2;
-    if (!last || task.per_graph) x = attention ? elu(x) : relu(x);
+    if (!answers) x = attention ? elu(x) : relu(x);
   }
   return x;
 }
@@ -70,12 +71,29 @@ Tensor answers(GraphNetBuilder& net) {
       const Tensor of_nodes = schnet_nodes(net);
       return net.task().per_graph ? net.of_graphs(of_nodes) : of_nodes;
     }
+    case GraphFamily::kGps: return gps_answers(net, gps_nodes(net));
     default: return net.task().per_graph ? dense_answers(net, layers(net)) : layers(net);
+  }
+}
+
+/// What the heads of several tasks read: the nodes behind the last layer.
+Tensor shared_nodes(GraphNetBuilder& net) {
+  switch (net.config().family) {
+    case GraphFamily::kGps: return gps_nodes(net);
+    case GraphFamily::kMpnn: return mpnn_nodes(net);
+    default: return layers(net);
   }
 }
 
 [[noreturn]] void fail(const std::string& what, const std::string& found = "", const std::string& remedy = "") {
   throw Error({.what = what, .where = "model (graphs)", .found = found, .remedy = remedy});
+}
+
+void check_target(const GraphTarget& target) {
+  if (target.answers() < 1) fail("a task has no answers", "'" + target.name + "'");
+  if (target.mean.size() != target.deviation.size()) fail("a target has no deviation", "'" + target.name + "'");
+  for (const double deviation : target.deviation)
+    if (!(deviation > 0)) fail("all known targets of a task have one value", "'" + target.name + "'");
 }
 
 void check_task(const GraphFamilyInfo& info, const GraphTask& task) {
@@ -98,13 +116,62 @@ void check_task(const GraphFamilyInfo& info, const GraphTask& task) {
     if (feature.sparse && (!info.sparse_features || task.features.size() > 1))
       fail(info.sparse_features ? "sparse features must be the only ones" : info.kind + " reads no sparse features",
            feature.key);
+  if (!info.positions && !task.positions.empty())
+    fail(info.kind + " reads no positions of nodes", task.positions[0].key, "Name the field in data.graphs.features");
+  for (const GraphFeature& field : task.positions)
+    if (field.categories > 0) fail("positions of nodes are floats", field.key);
   if (info.pairs && (task.features.size() != 1 || task.features[0].categories == 0))
     fail(info.kind + " reads one category of each node", std::to_string(task.features.size()) + " features",
          "Name one field of nodes that holds whole numbers, such as node.z");
+  for (const GraphTarget& target : task.tasks) check_target(target);
+  if (!task.tasks.empty() && !info.shares_nodes) fail(info.kind + " has no features that several tasks could share");
+  if (task.cut && !task.tasks.empty())
+    fail("a graph that is cut has one label", std::to_string(task.tasks.size()) + " tasks");
+  if (task.places > 0 && !info.positions) fail(info.kind + " reads no distances of nodes");
   if (task.targets() > 0 && !task.per_graph) fail("numbers can be learned of graphs, not of nodes");
   if (task.target_deviation.size() != task.target_mean.size()) fail("a target has no deviation");
   for (const double deviation : task.target_deviation)
     if (!(deviation > 0)) fail("all graphs have one value of the target", "deviation " + std::to_string(deviation));
+}
+
+/// Every masked input must be there, in one group.
+void check_masks(const GraphNetConfig& config, const GraphTask& task) {
+  std::vector<std::string> inputs, masked;
+  for (const auto* fields : {&task.features, &task.edge_features, &task.positions})
+    for (const GraphFeature& each : *fields) inputs.push_back(each.key);
+  if (task.hops > 0) inputs.emplace_back("hops");
+  if (task.distances) inputs.emplace_back("distances");
+  double sum = 0;
+  for (const InputMask& mask : config.input_masks) {
+    sum += mask.rate;
+    for (const std::string& input : mask.inputs) {
+      if (std::find(inputs.begin(), inputs.end(), input) == inputs.end())
+        fail("a mask is of an input that the model does not read", "'" + input + "'", "Name one of " + joined(inputs));
+      if (std::find(masked.begin(), masked.end(), input) != masked.end())
+        fail("an input is in two masks", "'" + input + "'");
+      masked.push_back(input);
+    }
+  }
+  if (sum > 1)
+    fail("the rates of masks are shares of the graphs", "a sum of " + std::to_string(sum), "At most 1 in all");
+}
+
+void check_gps(const GraphNetConfig& config, const GraphTask& task) {
+  check_sizes("model (gps)", config.layers, config.hidden, config.heads, 1);
+  if (!task.positions.empty() && (config.position_size < 1 || config.position_size >= config.hidden))
+    fail("positions take a part of a node's features",
+         std::to_string(config.position_size) + " of " + std::to_string(config.hidden),
+         "Set model.graph.position_size to 1 or more, and below model.graph.hidden");
+  if (task.distances && (!(config.cutoff > 0) || config.gaussians < 2))
+    fail("distances need a positive cutoff and two or more Gaussians",
+         std::to_string(config.cutoff) + " and " + std::to_string(config.gaussians));
+  const auto has_category = [](const std::vector<GraphFeature>& fields) {
+    return std::any_of(fields.begin(), fields.end(), [](const GraphFeature& each) { return each.categories > 0; });
+  };
+  if (config.node_noise > 0 && !has_category(task.features)) fail("noise changes categories of nodes", "none is read");
+  if (config.edge_noise > 0 && !has_category(task.edge_features))
+    fail("noise changes categories of edges", "none is read");
+  check_masks(config, task);
 }
 
 void check(const GraphNetConfig& config, const GraphTask& task) {
@@ -118,6 +185,10 @@ void check(const GraphNetConfig& config, const GraphTask& task) {
     fail("unknown loss", "'" + config.loss + "'");
   if (config.loss == "binary" && task.targets() == 0)
     fail("tasks of yes or no have a label of numbers, 1 or 0", "a category", "Leave model.graph.loss out");
+  if (config.family == GraphFamily::kGps)
+    check_gps(config, task);
+  else if (config.node_noise > 0 || config.edge_noise > 0 || config.drop_path > 0 || !config.input_masks.empty())
+    fail(info_of(config.family).kind + " has no noise, no masks of inputs and no stochastic depth", "", "Use gps");
   if (config.family != GraphFamily::kSchNet) return;
   if (!(config.cutoff > 0) || config.gaussians < 2)
     fail("SchNet needs a positive cutoff and two or more Gaussians",
@@ -135,13 +206,14 @@ const std::vector<GraphFamilyInfo>& graph_families() {
       {.family = GraphFamily::kSage, .kind = "sage", .sparse_features = true},
       {.family = GraphFamily::kGat, .kind = "gat", .sparse_features = true},
       {.family = GraphFamily::kGatV2, .kind = "gatv2", .sparse_features = true},
-      {.family = GraphFamily::kGin, .kind = "gin"},
+      {.family = GraphFamily::kGin, .kind = "gin", .shares_nodes = false},
       {.family = GraphFamily::kGine, .kind = "gine", .edge_features = true},
       {.family = GraphFamily::kPna, .kind = "pna", .degrees = true},
       {.family = GraphFamily::kEdgeConv, .kind = "edge_conv"},
       {.family = GraphFamily::kMpnn, .kind = "mpnn", .edge_features = true},
       {.family = GraphFamily::kClusterGcn, .kind = "cluster_gcn"},
-      {.family = GraphFamily::kSchNet, .kind = "schnet", .pairs = true}};
+      {.family = GraphFamily::kSchNet, .kind = "schnet", .pairs = true, .shares_nodes = false},
+      {.family = GraphFamily::kGps, .kind = "gps", .edge_features = true, .positions = true}};
   return all;
 }
 
@@ -163,13 +235,61 @@ std::vector<std::string> graph_kinds() {
   return names;
 }
 
+namespace {
+
+/// The metrics of the only target, or of one of several, whose names begin with its name.
+void add_target(Model& model, const GraphTask& task, const GraphTarget& target, const std::string& loss) {
+  const auto named = [&](const std::string& name) { return target.name.empty() ? name : target.name + '_' + name; };
+  const std::string count = named("count");
+  const int64_t rows = target.per == Per::kGraph  ? task.room.graphs
+                       : target.per == Per::kNode ? task.room.nodes
+                                                  : task.room.edges;
+  const int64_t items = task.micro_batch * rows;
+  model.metrics.push_back(mean_metric(loss, count));
+  model.limit_items(loss, target.loss == "classes" ? items : items * target.answers());
+  if (target.loss == "classes") {
+    limit_input(model, target.name.empty() ? "labels" : "labels." + target.name, -1,
+                static_cast<double>(target.classes - 1));
+    model.metrics.push_back(share_metric(named("accuracy"), named("correct"), count));
+  } else if (target.loss == "binary") {
+    model.metrics.push_back(share_metric(named("accuracy"), named("correct"), count));
+  } else {
+    for (const char* metric : {"absolute", "squared"}) {
+      model.metrics.push_back(mean_metric(named(metric), count));
+      model.limit_items(named(metric), items * target.answers());
+    }
+  }
+}
+
+void add_metrics(Model& model, const GraphNetConfig& config, const GraphTask& task) {
+  const bool noise = config.node_noise > 0 || config.edge_noise > 0;
+  const GraphTarget only = only_target(config, task);
+  if (task.tasks.empty() && !noise) return add_target(model, task, only, "loss");
+  Metric whole{.name = "loss", .numerator = "loss", .how = Metric::How::kMean};
+  if (task.tasks.empty()) whole.parts.emplace_back("answer_loss");
+  for (const GraphTarget& target : task.tasks) whole.parts.push_back(target.name + "_loss");
+  if (noise) whole.parts.emplace_back("noise_loss");
+  model.metrics.push_back(whole);
+  if (task.tasks.empty()) add_target(model, task, only, "answer_loss");
+  for (const GraphTarget& target : task.tasks) add_target(model, task, target, target.name + "_loss");
+  if (!noise) return;
+  model.metrics.push_back(mean_metric("noise_loss", "noise_count"));
+  model.limit_items("noise_loss", task.micro_batch * (task.room.nodes * std::ssize(task.features) +
+                                                      task.room.edges * std::ssize(task.edge_features)));
+}
+
+}  // namespace
+
 Model build_graph_net(const GraphNetConfig& config, const GraphTask& task) {
   check(config, task);
   Model model;
   model.name = info_of(config.family).kind;
   const auto write = [&](Graph& graph, bool first, GraphNetBuilder::Use use) {
     GraphNetBuilder net(config, task, graph, first ? &model.weights : nullptr, first ? &model.states : nullptr, use);
-    net.finish(answers(net));
+    if (task.tasks.empty())
+      net.finish(answers(net));
+    else
+      net.finish_tasks(shared_nodes(net));
   };
   write(model.forward, true, GraphNetBuilder::Use::kTrain);
   write(model.evaluate, false, GraphNetBuilder::Use::kEvaluate);
@@ -180,18 +300,7 @@ Model build_graph_net(const GraphNetConfig& config, const GraphTask& task) {
     const Value& value = model.forward.value(input.value);
     model.inputs.push_back({.name = value.name, .type = value.type, .axes = input.axes});
   }
-  const int64_t items = task.micro_batch * (task.per_graph ? task.room.graphs : task.room.nodes);
-  if (task.targets() > 0 && config.loss == "binary") {
-    model.metrics = {mean_metric("loss", "count"), share_metric("accuracy", "correct", "count")};
-    model.limit_items("loss", items * task.targets());
-  } else if (task.targets() > 0) {
-    model.metrics = {mean_metric("loss", "count"), mean_metric("absolute", "count"), mean_metric("squared", "count")};
-    for (const char* metric : {"loss", "absolute", "squared"}) model.limit_items(metric, items * task.targets());
-  } else {
-    limit_input(model, "labels", -1, static_cast<double>(task.classes - 1));
-    model.metrics = {mean_metric("loss", "count"), share_metric("accuracy", "correct", "count")};
-    model.limit_items("loss", items);
-  }
+  add_metrics(model, config, task);
   model.guards = {"loss"};
   return model;
 }

@@ -79,16 +79,21 @@ Tensor GraphNetBuilder::graph_ptr() {
   return graph_ptr_;
 }
 
-Tensor GraphNetBuilder::side_by_side(const std::vector<GraphFeature>& fields, int64_t rows) {
+Tensor GraphNetBuilder::side_by_side(const std::vector<GraphFeature>& fields, int64_t rows, Per per) {
   std::vector<Tensor> parts;
-  for (const GraphFeature& field : fields)
-    parts.push_back(field.categories > 0 ? one_hot(input(field.key, DType::kI32, {rows}), field.categories)
+  for (const GraphFeature& field : fields) {
+    parts.push_back(field.categories > 0 ? one_hot(categories(field, rows, per), field.categories)
+                    : field.scalar       ? reshape(input(field.key, DType::kF32, {rows}), {task_.micro_batch, rows, 1})
                                          : input(field.key, DType::kF32, {rows, field.width}));
+    const Tensor kept = kept_by(field.key);
+    if (kept.valid())
+      parts.back() = multiply(parts.back(), per == Per::kNode ? to_nodes(kept) : of_targets(to_nodes(kept)));
+  }
   return parts.size() == 1 ? parts[0] : concat(parts, 2);
 }
 
 Tensor GraphNetBuilder::node_features() {
-  if (!task_.features[0].sparse) return side_by_side(task_.features, task_.room.nodes);
+  if (!task_.features[0].sparse) return side_by_side(task_.features, task_.room.nodes, Per::kNode);
   const int64_t room = task_.features[0].room;
   Scope scope(build_, "features");
   feature_values_ = input("feature.value", DType::kF32, {room});
@@ -101,14 +106,24 @@ Tensor GraphNetBuilder::node_features() {
 }
 
 Tensor GraphNetBuilder::edge_features() {
-  if (!edge_features_.valid()) edge_features_ = side_by_side(task_.edge_features, task_.room.edges);
+  if (!edge_features_.valid()) edge_features_ = side_by_side(task_.edge_features, task_.room.edges, Per::kEdge);
   return edge_features_;
+}
+
+Tensor GraphNetBuilder::positions() {
+  return task_.positions.empty() ? Tensor() : side_by_side(task_.positions, task_.room.nodes, Per::kNode);
 }
 
 Tensor GraphNetBuilder::drop(Tensor x, double rate, const std::string& name) {
   if (x.valid()) return model_.drop(x, rate, name);
   feature_values_ = model_.drop(feature_values_, rate, name);
   return {};
+}
+
+Tensor GraphNetBuilder::drop_graphs(Tensor x, const std::string& name) {
+  if (use_ != Use::kTrain || config_.drop_path == 0) return x;
+  const Tensor ones = full(build_, DType::kF32, {task_.micro_batch, task_.room.graphs, 1}, 1);
+  return multiply(x, to_nodes(model_.drop(ones, config_.drop_path, name)));
 }
 
 /// A node sums the columns of a weight [out, in] that its features name.
@@ -152,6 +167,16 @@ Tensor GraphNetBuilder::of_graphs(Tensor x) {
   return segment_sum(x, graph_ptr());
 }
 
+Tensor GraphNetBuilder::attention_within_graphs(Tensor qkv, const std::string& name) {
+  if (task_.places > 0) return attention_by_distance(qkv, name);
+  if (!graph_numbers_.valid()) {
+    const Tensor numbers = iota(build_, DType::kF32, {task_.micro_batch, task_.room.graphs, 1}, 1);
+    const Tensor of_nodes = to_nodes(add_scalar(numbers, 1));
+    graph_numbers_ = cast(reshape(of_nodes, {task_.micro_batch, task_.room.nodes}), DType::kI32);
+  }
+  return model_.self_attention(qkv, graph_numbers_, config_.heads, config_.attention_dropout, false, name, true);
+}
+
 /// 1 for nodes, 0 for places without one: [B, N, 1].
 Tensor GraphNetBuilder::node_mask() {
   const int64_t graphs = task_.room.graphs;
@@ -189,74 +214,6 @@ void GraphNetBuilder::declare(const std::string& name, int64_t size, double firs
   state.axes = {LogicalAxis{}};
   state.fold = {.by = "average", .momentum = config_.momentum};
   states_->push_back(std::move(state));
-}
-
-void GraphNetBuilder::finish(Tensor answers) {
-  const Tensor rows = reshape(answers, {-1, task_.answers()});
-  if (use_ == Use::kPredict)
-    predict(rows);
-  else if (task_.targets() > 0)
-    finish_numbers(rows);
-  else
-    finish_classes(rows);
-}
-
-Tensor GraphNetBuilder::row_of(const std::vector<double>& values) {
-  std::vector<Tensor> numbers;
-  for (const double value : values) numbers.push_back(full(build_, DType::kF32, {1}, value));
-  return numbers.size() == 1 ? numbers[0] : concat(numbers, 0);
-}
-
-void GraphNetBuilder::predict(Tensor rows) {
-  const int64_t items = task_.per_graph ? task_.room.graphs : task_.room.nodes;
-  const auto give = [&](const char* name, Tensor of_items, std::vector<int64_t> dims) {
-    dims.insert(dims.begin(), {task_.micro_batch, items});
-    build_.output(name, reshape(of_items, Shape(std::move(dims))));
-  };
-  if (task_.targets() > 0 && config_.loss == "binary") {
-    give("logits", rows, {task_.targets()});
-    return give("probabilities", sigmoid(rows), {task_.targets()});
-  }
-  if (task_.targets() > 0) {
-    const Tensor values = add(multiply(rows, row_of(task_.target_deviation)), row_of(task_.target_mean));
-    return give("values", values, {task_.targets()});
-  }
-  give("logits", rows, {task_.classes});
-  give("classes", argmax(rows, 1), {});
-  give("probabilities", softmax(rows, 1), {task_.classes});
-}
-
-void GraphNetBuilder::finish_classes(Tensor logits) {
-  Scope scope(build_, "loss");
-  const Tensor labels = input("labels", DType::kI32, {task_.per_graph ? task_.room.graphs : task_.room.nodes});
-  const CrossEntropy found = cross_entropy(logits, reshape(labels, {-1}));
-  build_.output("loss", found.loss);
-  build_.output("correct", found.correct);
-  build_.output("count", found.count);
-}
-
-void GraphNetBuilder::finish_numbers(Tensor values) {
-  Scope scope(build_, "loss");
-  const auto labels = [&](const char* name) {
-    return reshape(input(name, DType::kF32, {task_.room.graphs, task_.targets()}), {-1, task_.targets()});
-  };
-  const Tensor known = labels("known"), targets = labels("targets"), count = reduce_sum(known);
-  const Tensor items = maximum(count, number(1));
-  if (config_.loss == "binary") {
-    // -log sigmoid(x) where the target is 1, -log(1 - sigmoid(x)) where it is 0
-    const Tensor each = multiply(subtract(softplus(values), multiply(values, targets)), known);
-    build_.output("loss", divide(reduce_sum(each), items));
-    const Tensor right = equal(less(number(0), values), less(number(0.5), targets));
-    build_.output("correct", reduce_sum(multiply(cast(right, DType::kF32), known)));
-    return build_.output("count", count);
-  }
-  const Tensor apart = multiply(subtract(values, targets), known);
-  const Tensor each = config_.loss == "absolute" ? map_unary("abs", apart) : multiply(apart, apart);
-  build_.output("loss", divide(reduce_sum(each), items));
-  const Tensor unit = multiply(map_unary("abs", apart), row_of(task_.target_deviation));
-  build_.output("absolute", divide(reduce_sum(unit), items));
-  build_.output("squared", divide(reduce_sum(multiply(unit, unit)), items));
-  build_.output("count", count);
 }
 
 }  // namespace ramet::model

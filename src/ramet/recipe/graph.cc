@@ -1,6 +1,7 @@
 // Recipes of networks that read graphs.
 #include "ramet/recipe/arrays.h"
 #include "ramet/recipe/graph_data.h"
+#include "ramet/recipe/graph_evaluator.h"
 #include "ramet/recipe/keys.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/lengths.h"
@@ -36,7 +37,9 @@ class GraphKind final : public RecipeKind {
       workload.held_out = opened.held_out;
       workload.units = {.name = opened.task.per_graph ? "graphs" : "nodes",
                         .per_sample = opened.task.per_graph ? opened.task.room.graphs : opened.task.room.nodes};
-      workload.model = build_graph_net(graph_config_of(made.recipe), opened.task);
+      const GraphNetConfig config = graph_config_of(made.recipe);
+      workload.model = build_graph_net(config, opened.task);
+      workload.evaluator = make_graph_evaluator(config, opened.task, workload, made.recipe.train);
       workload.remarks.push_back("batches of graphs: " + report_of(opened.train->packs(), *opened.set).text());
       settle_epochs(made.recipe, *workload.train);
       workload.data_identity = workload.train->identity().hex();

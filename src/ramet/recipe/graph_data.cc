@@ -7,6 +7,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/words.h"
 #include "ramet/graphs/lines.h"
+#include "ramet/graphs/near_nodes.h"
 #include "ramet/graphs/pack_text.h"
 #include "ramet/recipe/arrays.h"
 #include "ramet/recipe/keys.h"
@@ -74,7 +75,8 @@ GraphFeature feature_of(const GraphSet& set, const std::string& word, Per per) {
   const bool sparse = key != word;
   if (sparse && (!is_floating(field.dtype) || per != Per::kNode))
     throw Error({.what = "sparse features must be floats of nodes", .where = set.source() + ": " + key});
-  if (is_floating(field.dtype)) return {.key = key, .width = field.shape.elements(), .sparse = sparse};
+  if (is_floating(field.dtype))
+    return {.key = key, .width = field.shape.elements(), .sparse = sparse, .scalar = field.shape.rank() == 0};
   if (field.shape.rank() > 0)
     throw Error({.what = "a feature of whole numbers must be a category",
                  .where = set.source() + ": " + key,
@@ -82,11 +84,17 @@ GraphFeature feature_of(const GraphSet& set, const std::string& word, Per per) {
   return {.key = key, .categories = field.values.empty() ? numbers_of(set, at) : std::ssize(field.values)};
 }
 
+/// Rows of a field: graphs, nodes or edges.
+int64_t rows_of(const GraphSet& set, size_t at) {
+  const Field& field = set.fields()[at];
+  return static_cast<int64_t>(set.bytes(at).size()) / field.value_bytes();
+}
+
 /// Classes of the label: its categories, or one more than the greatest number.
-int64_t classes_of(const GraphSet& set, const std::string& key) {
+int64_t classes_of(const GraphSet& set, const std::string& key, bool of_edges = false) {
   const size_t at = set.field(key);
   const Field& field = set.fields()[at];
-  if (is_floating(field.dtype) || field.per == Per::kEdge)
+  if (is_floating(field.dtype) || (field.per == Per::kEdge && !of_edges))
     throw Error({.what = "the label must be a category of nodes or graphs", .where = set.source() + ": " + key});
   if (!field.values.empty()) return std::ssize(field.values);
   double most = 1;
@@ -106,38 +114,43 @@ std::vector<int64_t> columns_of(const Field& field, const std::string& key, cons
   return columns;
 }
 
-/// Tasks of yes or no: 1, 0 or not known, in every graph.
+/// How a place in a field is called: "graph 3".
+std::string place_of(const Field& field, int64_t row) {
+  return (field.per == Per::kGraph ? "graph " : field.per == Per::kNode ? "node " : "edge ") + std::to_string(row);
+}
+
+/// Tasks of yes or no: 1, 0 or not known, in every graph (or node, or edge).
 graphs::TargetForm tasks_of(const GraphSet& set, const std::string& key, const std::vector<std::string>& names) {
   const size_t at = set.field(key);
   const Field& field = set.fields()[at];
   graphs::TargetForm form{.columns = columns_of(field, key, names)};
   form.mean.assign(form.columns.size(), 0);
   form.deviation.assign(form.columns.size(), 1);
-  for (int64_t graph = 0; graph < set.graphs(); ++graph)
+  for (int64_t row = 0; row < rows_of(set, at); ++row)
     for (const int64_t column : form.columns) {
-      const double value = field_number(field, set.bytes(at), graph * field.shape.elements() + column);
+      const double value = field_number(field, set.bytes(at), row * field.shape.elements() + column);
       if (std::isnan(value) || value == 0 || value == 1) continue;
       throw Error({.what = "a task of yes or no has another number",
-                   .where = set.source() + ": " + key + ", graph " + std::to_string(graph),
+                   .where = set.source() + ": " + key + ", " + place_of(field, row),
                    .found = std::to_string(value) + " in column " + std::to_string(column),
                    .expected = "1, 0 or a missing value"});
     }
   return form;
 }
 
-/// Mean and deviation of the known numbers of a label, over some graphs (none named: all).
+/// Mean and deviation of the known numbers of a label, over some rows (none named: all).
 graphs::TargetForm targets_of(const GraphSet& set, const std::string& key, const std::vector<std::string>& names,
                               const std::vector<int64_t>& members) {
   const size_t at = set.field(key);
   const Field& field = set.fields()[at];
   graphs::TargetForm form{.columns = columns_of(field, key, names)};
-  const int64_t count = members.empty() ? set.graphs() : std::ssize(members);
+  const int64_t count = members.empty() ? rows_of(set, at) : std::ssize(members);
   for (const int64_t column : form.columns) {
     const auto over_known = [&](const auto& term) {
       double sum = 0, known = 0;
       for (int64_t i = 0; i < count; ++i) {
-        const int64_t graph = members.empty() ? i : members[static_cast<size_t>(i)];
-        const double value = field_number(field, set.bytes(at), graph * field.shape.elements() + column);
+        const int64_t row = members.empty() ? i : members[static_cast<size_t>(i)];
+        const double value = field_number(field, set.bytes(at), row * field.shape.elements() + column);
         if (!std::isnan(value)) sum += term(value), ++known;
       }
       return sum / std::max(1.0, known);
@@ -185,7 +198,15 @@ class GraphOpener {
       for (const std::string& key : list_of(data_.edge_features))
         opened_.task.edge_features.push_back(feature_of(set, key, Per::kEdge));
     });
-    for_key(recipe_, "data.graphs.label", [&] { take_label(); });
+    for_key(recipe_, "data.graphs.positions", [&] {
+      for (const std::string& key : list_of(data_.positions))
+        opened_.task.positions.push_back(feature_of(set, key, Per::kNode));
+    });
+    if (data_.tasks.empty())
+      for_key(recipe_, "data.graphs.label", [&] { take_label(); });
+    else
+      for_key(recipe_, "data.graphs.tasks", [&] { take_tasks(); });
+    take_distances();
     opened_.task.edge_weights = info_.edge_weights && set.has("edge.weight");
     if (info_.degrees) opened_.task.average_log_degree = average_log_degree(set, graphs_trained_on());
     const auto train = for_key(recipe_, "data.graphs.batch", [&] { return packs(true); });
@@ -229,6 +250,65 @@ class GraphOpener {
       opened_.task.target_deviation.push_back(targets_.deviation[k] * data_.factor);
     }
   }
+  /// "NAME FIELD LOSS [WEIGHT], ..."
+  void take_tasks() {
+    const GraphSet& set = *opened_.set;
+    opened_.task.per_graph = true;
+    if (!data_.split.empty() && set.fields()[set.field(data_.split)].per != Per::kGraph)
+      throw Error({.what = "several tasks are held out by graphs",
+                   .found = "data.graphs.split = \"" + data_.split + "\"",
+                   .expected = "a field of graphs, or none"});
+    for (const std::string& text : list_of(data_.tasks)) {
+      std::vector<std::string> words;
+      for (const std::string_view word : graphs::words_of(text)) words.emplace_back(word);
+      const std::vector<std::string> losses{"squared", "absolute", "binary", "classes"};
+      if (words.size() < 3 || words.size() > 4 || std::find(losses.begin(), losses.end(), words[2]) == losses.end())
+        throw Error({.what = "this is no task",
+                     .found = "'" + text + "'",
+                     .expected = "NAME FIELD LOSS [WEIGHT] with a loss of " + joined(losses)});
+      const auto same = [&](const GraphTarget& each) { return each.name == words[0]; };
+      if (std::any_of(opened_.task.tasks.begin(), opened_.task.tasks.end(), same))
+        throw Error({.what = "two tasks have one name", .found = "'" + words[0] + "'"});
+      add_task(words);
+    }
+  }
+
+  void add_task(const std::vector<std::string>& words) {
+    const GraphSet& set = *opened_.set;
+    const std::string& key = words[1];
+    const Field& field = set.fields()[set.field(key)];
+    GraphTarget target{.name = words[0], .per = field.per, .loss = words[2]};
+    if (words.size() == 4) target.weight = graphs::Lines("", "the weight of " + words[0]).real(words[3]);
+    if (!(target.weight > 0)) throw Error({.what = "a task's weight must be positive", .found = "'" + words[3] + "'"});
+    graphs::NamedLabel label{.name = words[0], .key = key};
+    if ((words[2] == "classes") == is_floating(field.dtype))
+      throw Error({.what = "classes are those of a category, and all other losses those of floats",
+                   .where = set.source() + ": " + key,
+                   .found = "'" + words[2] + "' of " + std::string(name_of(field.dtype))});
+    if (words[2] == "classes") {
+      target.classes = classes_of(set, key, true);
+    } else {
+      label.form = words[2] == "binary"       ? tasks_of(set, key, {})
+                   : field.per == Per::kGraph ? targets_of(set, key, {}, graphs_trained_on())
+                                              : targets_of(set, key, {}, {});
+      target.mean = label.form.mean, target.deviation = label.form.deviation;
+    }
+    opened_.task.tasks.push_back(std::move(target));
+    labels_.push_back(std::move(label));
+  }
+
+  void take_distances() {
+    opened_.task.hops = data_.hops;
+    opened_.task.distances = !data_.distances.empty();
+    if (data_.hops == 0 && data_.distances.empty()) return;
+    if (!opened_.task.per_graph)
+      throw Error({.what = "distances are of nodes of whole graphs",
+                   .where = recipe_.where(data_.hops > 0 ? "data.graphs.hops" : "data.graphs.distances"),
+                   .found = "a label of nodes",
+                   .expected = "a label of graphs, or tasks"});
+    opened_.task.places = graphs::most_nodes(*opened_.set);
+  }
+
   /// Numbers of the graphs of the part to train on; empty: all.
   std::vector<int64_t> graphs_trained_on() const {
     if (data_.split.empty() || opened_.set->fields()[opened_.set->field(data_.split)].per != Per::kGraph) return {};
@@ -269,13 +349,19 @@ class GraphOpener {
 
   std::shared_ptr<const GraphSource> source(std::shared_ptr<const Packs> packs, const graphs::GraphBudget& room,
                                             bool training) const {
-    GraphSourceOptions options{.label = data_.label, .targets = targets_, .room = room};
+    GraphSourceOptions options{.label = labels_.empty() ? data_.label : "",
+                               .targets = targets_,
+                               .labels = labels_,
+                               .hops = data_.hops,
+                               .distances = data_.distances,
+                               .room = room};
     for (const GraphFeature& feature : opened_.task.features)
       if (feature.sparse)
         options.sparse = feature.key;
       else
         options.fields.push_back(feature.key);
-    for (const std::string& key : list_of(data_.edge_features)) options.fields.push_back(key);
+    for (const std::string* const keys : {&data_.edge_features, &data_.positions})
+      for (const std::string& key : list_of(*keys)) options.fields.push_back(key);
     if (info_.pairs) options.pairs = "edge.distance";
     if (opened_.task.edge_weights) options.fields.emplace_back("edge.weight");
     if (!data_.split.empty() && !split_members()) options.split = data_.split, options.part = part(training);
@@ -288,12 +374,40 @@ class GraphOpener {
   const decltype(Recipe::Data::graphs)& data_;
   const GraphFamilyInfo& info_;
   graphs::TargetForm targets_;
+  std::vector<graphs::NamedLabel> labels_;  ///< of several tasks
   OpenedGraphs opened_;
 };
 
 }  // namespace
 
 OpenedGraphs open_graphs(const Recipe& recipe) { return GraphOpener(recipe).open(); }
+
+namespace {
+
+/// "INPUT+INPUT:RATE, ..."
+std::vector<InputMask> masks_of(const Recipe& recipe) {
+  std::vector<InputMask> masks;
+  for_key(recipe, "model.graph.input_masks", [&] {
+    for (const std::string& text : list_of(recipe.model.graph.input_masks)) {
+      const size_t colon = text.rfind(':');
+      if (colon == std::string::npos || colon == 0)
+        throw Error({.what = "this is no mask of inputs",
+                     .found = "'" + text + "'",
+                     .expected = "INPUT+INPUT:RATE",
+                     .remedy = "Name the inputs and the share of the graphs that lose them"});
+      InputMask mask;
+      mask.rate = graphs::Lines("", "a rate").real(text.substr(colon + 1));
+      for (const std::string_view input : graphs::split_at(std::string_view(text).substr(0, colon), '+'))
+        mask.inputs.emplace_back(graphs::trimmed(input));
+      if (!(mask.rate >= 0 && mask.rate <= 1))
+        throw Error({.what = "the rate of a mask is a share", .found = "'" + text + "'", .expected = "0 to 1"});
+      masks.push_back(std::move(mask));
+    }
+  });
+  return masks;
+}
+
+}  // namespace
 
 GraphNetConfig graph_config_of(const Recipe& recipe) {
   const auto& graph = recipe.model.graph;
@@ -309,7 +423,13 @@ GraphNetConfig graph_config_of(const Recipe& recipe) {
           .diagonal = graph.diagonal,
           .gaussians = graph.gaussians,
           .cutoff = graph.cutoff,
-          .filter_points = graph.filter_points};
+          .filter_points = graph.filter_points,
+          .position_size = graph.position_size,
+          .drop_path = graph.drop_path,
+          .node_noise = graph.node_noise,
+          .edge_noise = graph.edge_noise,
+          .noise_weight = graph.noise_weight,
+          .input_masks = masks_of(recipe)};
 }
 
 }  // namespace ramet::recipe

@@ -12,10 +12,7 @@ namespace {
 
 const char* const kPredict = "predict";
 
-/// Where one answer lies: the pack, and the place in it.
-struct AnswerPlace {
-  int64_t pack, place;
-};
+using AnswerPlace = GraphPredictor::AnswerPlace;
 
 /// Rows of a tensor [packs, items, ...] at some places: [places, ...].
 NamedTensor rows_at(const NamedTensor& from, const std::vector<AnswerPlace>& places) {
@@ -33,14 +30,14 @@ NamedTensor rows_at(const NamedTensor& from, const std::vector<AnswerPlace>& pla
 }
 
 /// Targets in their own unit; NaN where they are not known.
-void in_own_unit(const GraphTask& task, const NamedTensor& known, NamedTensor& targets) {
+void in_own_unit(const std::vector<double>& mean, const std::vector<double>& deviation, const NamedTensor& known,
+                 NamedTensor& targets) {
   auto* const values = reinterpret_cast<float*>(targets.bytes.data());
   const auto* const is_known = reinterpret_cast<const float*>(known.bytes.data());
-  const auto columns = static_cast<size_t>(task.targets());
+  const size_t columns = mean.size();
   for (size_t i = 0; i < targets.bytes.size() / sizeof(float); ++i)
     values[i] = is_known[i] > 0
-                    ? static_cast<float>(static_cast<double>(values[i]) * task.target_deviation[i % columns] +
-                                         task.target_mean[i % columns])
+                    ? static_cast<float>(static_cast<double>(values[i]) * deviation[i % columns] + mean[i % columns])
                     : std::numeric_limits<float>::quiet_NaN();
 }
 
@@ -60,32 +57,68 @@ std::vector<NamedTensor> GraphPredictor::predict(const RequestProgress& progress
   feeder.begin(0);
   const ClusterFeed feed = feed_with_progress(feeder.feed(), program.batch(), packs, progress);
   std::vector<NamedTensor> all = program.join(predictor_->run(kPredict, batches, packs, feed), packs);
-  const bool of_graphs = graphs_.task.per_graph;
-  std::map<int64_t, AnswerPlace> places;  // by number; a node or a graph that is in two packs counts in the first
-  for (int64_t pack = 0; pack < packs; ++pack) {
-    const graphs::PackContents contents = source_->packs().contents(pack);
-    const std::vector<int64_t>& members = of_graphs ? contents.graphs : contents.nodes;
-    const int64_t count = of_graphs || contents.seeds < 0 ? std::ssize(members) : contents.seeds;
-    for (int64_t i = 0; i < count; ++i) places.try_emplace(members[static_cast<size_t>(i)], AnswerPlace{pack, i});
-  }
-  NamedTensor numbers{of_graphs ? "graph" : "node", {DType::kI64, Shape{std::ssize(places)}}, {}};
-  numbers.bytes.resize(places.size() * sizeof(int64_t));
-  std::vector<AnswerPlace> in_order;
-  for (const auto& [number, place] : places) {
-    std::memcpy(numbers.bytes.data() + in_order.size() * sizeof(int64_t), &number, sizeof number);
-    in_order.push_back(place);
-  }
   Batch labels = source_->make(0, packs);
+  if (!graphs_.task.tasks.empty()) {
+    std::vector<NamedTensor> results;
+    for (const Per per : {Per::kGraph, Per::kNode, Per::kEdge}) add_tasks(per, packs, all, labels, results);
+    return results;
+  }
   for (const char* name : {"labels", "targets", "known"})
     for (NamedTensor& tensor : labels.tensors)
       if (tensor.name == name) all.push_back(std::move(tensor));
-  std::vector<NamedTensor> results{std::move(numbers)};
-  for (const NamedTensor& tensor : all) results.push_back(rows_at(tensor, in_order));
+  const Places places = places_of(graphs_.task.per_graph ? Per::kGraph : Per::kNode, packs);
+  std::vector<NamedTensor> results{places.numbers};
+  for (const NamedTensor& tensor : all) results.push_back(rows_at(tensor, places.in_order));
   if (results.back().name == "known") {
-    in_own_unit(graphs_.task, results.back(), results[results.size() - 2]);
+    in_own_unit(graphs_.task.target_mean, graphs_.task.target_deviation, results.back(), results[results.size() - 2]);
     results.pop_back();
   }
   return results;
+}
+
+GraphPredictor::Places GraphPredictor::places_of(Per per, int64_t packs) const {
+  std::map<int64_t, AnswerPlace> places;  // by number; what is in two packs counts in the first
+  for (int64_t pack = 0; pack < packs; ++pack) {
+    const graphs::PackContents contents = source_->packs().contents(pack);
+    const std::vector<int64_t>& members = per == Per::kGraph  ? contents.graphs
+                                          : per == Per::kNode ? contents.nodes
+                                                              : contents.edges;
+    const int64_t count = per == Per::kNode && contents.seeds >= 0 ? contents.seeds : std::ssize(members);
+    for (int64_t i = 0; i < count; ++i) places.try_emplace(members[static_cast<size_t>(i)], AnswerPlace{pack, i});
+  }
+  const char* const name = per == Per::kGraph ? "graph" : per == Per::kNode ? "node" : "edge";
+  Places made{.numbers = {name, {DType::kI64, Shape{std::ssize(places)}}, {}}};
+  made.numbers.bytes.resize(places.size() * sizeof(int64_t));
+  for (const auto& [number, place] : places) {
+    std::memcpy(made.numbers.bytes.data() + made.in_order.size() * sizeof(int64_t), &number, sizeof number);
+    made.in_order.push_back(place);
+  }
+  return made;
+}
+
+void GraphPredictor::add_tasks(Per per, int64_t packs, const std::vector<NamedTensor>& answers, const Batch& labels,
+                               std::vector<NamedTensor>& results) const {
+  Places places;
+  for (const GraphTarget& target : graphs_.task.tasks) {
+    if (target.per != per) continue;
+    if (places.numbers.name.empty()) {
+      places = places_of(per, packs);
+      results.push_back(places.numbers);
+    }
+    const auto add = [&](const std::vector<NamedTensor>& from, const std::string& name, const std::string& as) {
+      for (const NamedTensor& tensor : from)
+        if (tensor.name == name) results.push_back(rows_at(tensor, places.in_order)), results.back().name = as;
+    };
+    for (const char* answer : {"logits", "classes", "probabilities", "values"}) {
+      const std::string name = target.name + "_" + answer;
+      add(answers, name, name);
+    }
+    for (const char* label : {"labels", "targets", "known"})
+      add(labels.tensors, label + ("." + target.name), target.name + "_" + label);
+    if (target.loss == "classes") continue;
+    in_own_unit(target.mean, target.deviation, results.back(), results[results.size() - 2]);
+    results.pop_back();
+  }
 }
 
 }  // namespace ramet::recipe

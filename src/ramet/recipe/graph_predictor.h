@@ -19,10 +19,25 @@ class GraphPredictor {
   Predictor& predictor() { return *predictor_; }  ///< for its weights
   /// One row for each graph (or node): "graph" ("node") i64, its number in the set; what the program "predict" gives;
   /// and "targets", the true numbers in the targets' unit, or "labels", where they are known to belong to the part.
-  /// Rows are in the order of the numbers.
+  /// Rows are in the order of the numbers. Of several tasks the names begin with the task's, "qm9_values"; answers for
+  /// edges have their numbers in "edge".
   std::vector<NamedTensor> predict(const RequestProgress& progress = {});
 
+  /// Where one answer lies: the pack, and the place in it.
+  struct AnswerPlace {
+    int64_t pack, place;
+  };
+
  private:
+  struct Places {
+    NamedTensor numbers{};
+    std::vector<AnswerPlace> in_order{};
+  };
+  Places places_of(Per per, int64_t packs) const;
+  /// Adds what there is of the tasks at one level.
+  void add_tasks(Per per, int64_t packs, const std::vector<NamedTensor>& answers, const Batch& labels,
+                 std::vector<NamedTensor>& results) const;
+
   OpenedGraphs graphs_;
   std::shared_ptr<const graphs::GraphSource> source_;
   std::unique_ptr<Predictor> predictor_;

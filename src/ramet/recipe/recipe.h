@@ -41,7 +41,9 @@ struct Recipe {
       double dropout = 0.5, attention_dropout = 0;
       std::string readout = "sum", loss = "squared";
       double diagonal = 0, cutoff = 10;
-      int64_t gaussians = 50, filter_points = 0;
+      int64_t gaussians = 50, filter_points = 0, position_size = 8;
+      double drop_path = 0, node_noise = 0, edge_noise = 0, noise_weight = 0.1;
+      std::string input_masks;
     } graph;
     // Of embeddings of knowledge graphs (model/knowledge.h).
     struct {
@@ -86,8 +88,10 @@ struct Recipe {
     // Of graphs (graphs/graph_source.h).
     struct {
       std::string set, features = "node.x", label = "node.y", split, train = "train", held_out = "validation";
-      std::string batch = "count:1", oversize = "refuse", edge_features, columns;
+      std::string batch = "count:1", oversize = "refuse", edge_features, positions, columns;
+      std::string distances, tasks;
       double factor = 1;
+      int64_t hops = 0;
     } graphs;
     // Of knowledge graphs (graphs/triples.h).
     struct {

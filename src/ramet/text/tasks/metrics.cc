@@ -12,8 +12,7 @@ namespace ramet::text {
 namespace {
 
 void require_equal_lengths(size_t a, size_t b) {
-  if (a != b)
-    internal_error("metrics", "answers of " + std::to_string(b) + " elements for " + std::to_string(a));
+  if (a != b) internal_error("metrics", "answers of " + std::to_string(b) + " elements for " + std::to_string(a));
 }
 
 std::vector<double> ranks(std::span<const double> values) {
@@ -102,6 +101,25 @@ double spearman_correlation(std::span<const double> x, std::span<const double> y
   if (std::any_of(x.begin(), x.end(), is_nan) || std::any_of(y.begin(), y.end(), is_nan))
     return std::numeric_limits<double>::quiet_NaN();
   return pearson_correlation(ranks(x), ranks(y));
+}
+
+double roc_auc(std::span<const double> answers, std::span<const double> scores) {
+  require_equal_lengths(answers.size(), scores.size());
+  std::vector<std::pair<double, bool>> items;
+  for (size_t i = 0; i < answers.size(); ++i)
+    if (answers[i] == 0 || answers[i] == 1) items.emplace_back(scores[i], answers[i] == 1);
+  if (std::any_of(items.begin(), items.end(), [](const auto& item) { return std::isnan(item.first); }))
+    return std::numeric_limits<double>::quiet_NaN();
+  std::sort(items.begin(), items.end());
+  double right = 0, wrong = 0, above = 0;
+  for (size_t begin = 0, end = 0; begin < items.size(); begin = end) {
+    double of_right = 0, of_wrong = 0;
+    for (; end < items.size() && items[end].first == items[begin].first; ++end)
+      (items[end].second ? of_right : of_wrong) += 1;
+    above += of_right * (wrong + of_wrong / 2);
+    right += of_right, wrong += of_wrong;
+  }
+  return right * wrong > 0 ? above / (right * wrong) : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace ramet::text

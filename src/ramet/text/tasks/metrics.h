@@ -1,6 +1,6 @@
 #pragma once
 
-// What answers are worth: counts and correlations over classes and numbers. Inside data/ and cli/ only.
+// What answers are worth: counts and correlations over classes and numbers.
 
 #include <cstdint>
 #include <span>
@@ -28,5 +28,10 @@ double matthews_correlation(std::span<const int32_t> expected, std::span<const i
 double pearson_correlation(std::span<const double> x, std::span<const double> y);
 /// Pearson's correlation of ranks, equal values sharing their mean rank.
 double spearman_correlation(std::span<const double> x, std::span<const double> y);
+
+/// Area under the curve of true over false positives: the probability that an item with the answer 1 has a greater
+/// score than one with the answer 0, where equal scores count half (Hanley and McNeil 1982). Items with any other
+/// answer are left out. NaN without items of both kinds.
+double roc_auc(std::span<const double> answers, std::span<const double> scores);
 
 }  // namespace ramet::text
