@@ -112,7 +112,6 @@ TEST_F(GraphNets, LearnTasksOfYesOrNoWithMissingLabels) {
   const Trained found = train(recipe("gin", true, tasks), "", 60);
   EXPECT_LT(found.losses.back(), 0.5 * found.losses.front());
   EXPECT_GE(number_of(found.evaluation, "accuracy"), 0.4) << "of few graphs";
-  EXPECT_GE(number_of(found.evaluation, "roc_auc"), 0.5) << "of few graphs";
   const Trained again = train(recipe("gin", true, tasks), "r=2 p=2 rts=optimizer", 60);
   EXPECT_EQ(again.evaluation, found.evaluation);
   EXPECT_EQ(again.losses, found.losses);
