@@ -47,12 +47,13 @@ std::vector<RecipeKey> common_keys() {
        .kind = Kind::kPath,
        .decides = false},
       {.name = "data.kind",
-       .doc = "synthetic: tokens or images drawn from the counter-based generator; text: a corpus made by `ramet "
-              "corpus`; arrays: "
-              "files of arrays, one for each input of a model file, or of images; mnist: images in the files of MNIST, "
-              "and of "
-              "Fashion-MNIST, in data.folder; graphs: a graph set, in data.graphs.set; triples: of a knowledge graph, in "
-              "data.triples.set; walks: through a graph, in data.walks.set; events: in data.events.set",
+       .doc =
+           "synthetic: tokens or images drawn from the counter-based generator; text: a corpus made by `ramet "
+           "corpus`; arrays: "
+           "files of arrays, one for each input of a model file, or of images; mnist: images in the files of MNIST, "
+           "and of "
+           "Fashion-MNIST, in data.folder; graphs: a graph set, in data.graphs.set; triples: of a knowledge graph, in "
+           "data.triples.set; walks: through a graph, in data.walks.set; events: in data.events.set",
        .field = RAMET_FIELD(data.kind),
        .choices = {"synthetic", "text", "arrays", "mnist", "graphs", "triples", "walks", "events"},
        .otherwise = "synthetic; arrays with model.file"},

@@ -53,10 +53,9 @@ Error RecipeKind::without_samples(const Recipe& recipe, bool held_out) const {
 }
 
 const std::vector<const RecipeKind*>& recipe_kinds() {
-  static const std::vector<const RecipeKind*> kinds = {&bert_kind(),  &gpt2_kind(),       &lstm_kind(),
-                                                       &task_kind(),  &model_file_kind(), &image_kind(),
-                                                       &graph_kind(), &knowledge_kind(),  &walk_kind(),
-                                                       &tgn_kind()};
+  static const std::vector<const RecipeKind*> kinds = {
+      &bert_kind(),  &gpt2_kind(),  &lstm_kind(),      &task_kind(), &model_file_kind(),
+      &image_kind(), &graph_kind(), &knowledge_kind(), &walk_kind(), &tgn_kind()};
   return kinds;
 }
 
