@@ -183,7 +183,7 @@ Values flex_attention(const OnnxCall& at) {
   return {in_type(matmul(probabilities, in_type(value, precision)), value.dtype())};
 }
 
-/// Rotary positions of [B, H, S, D] by tables [B or 1, S, R / 2] of another type than f32, in the operands' type.
+/// Rotary positions of [B, H, S, D] by tables [B or 1, S, R / 2] that may have gradients, in the operands' type.
 Tensor rotated_by_parts(Tensor a, Tensor cosine, Tensor sine, bool interleaved) {
   const int64_t size = a.dim(3), rotated = 2 * cosine.dim(2);
   const auto for_heads = [](Tensor table) { return reshape(table, {table.dim(0), 1, table.dim(1), table.dim(2)}); };
@@ -211,8 +211,10 @@ Values rotary_embedding(const OnnxCall& at) {
   const Tensor cosine = table(1), sine = table(2);
   const bool interleaved = at.flag("interleaved");
   const bool one = cosine.dim(0) == 1, fits = one || cosine.dim(0) == a.dim(0);
+  // The fused op gives its tables no gradient.
+  const bool fixed = at.known(at.input(1)) && at.known(at.input(2));
   Tensor made;
-  if (a.dtype() == DType::kF32 && cosine.dtype() == DType::kF32 && cosine.type() == sine.type() && fits &&
+  if (fixed && a.dtype() == DType::kF32 && cosine.dtype() == DType::kF32 && cosine.type() == sine.type() && fits &&
       cosine.dim(1) == a.dim(2)) {
     const auto rows = [&](Tensor b) { return one ? reshape(b, {b.dim(1), b.dim(2)}) : b; };
     made = rotary(transpose(a, {0, 2, 1, 3}), {rows(cosine), rows(sine)},
