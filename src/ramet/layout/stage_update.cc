@@ -150,9 +150,8 @@ Graph StageUpdates::of_stage(int stage) const {
   return part_of(graph, all);
 }
 
-bool meets_stages(const Node& node) {
-  return node.op->exchange != Exchange::kNone &&
-         node.attributes.get_int_or("axis", -1) == static_cast<int64_t>(MeshAxis::kStage);
+bool meets_stages(const OpDef& op, const Attributes& attributes) {
+  return op.exchange != Exchange::kNone && attributes.get_int_or("axis", -1) == static_cast<int64_t>(MeshAxis::kStage);
 }
 
 std::vector<int> update_parts(const Graph& update, const std::map<std::string, int>& group, int groups) {
@@ -160,7 +159,7 @@ std::vector<int> update_parts(const Graph& update, const std::map<std::string, i
   // How many sums over all weights a value follows from, one after another.
   std::vector<int> round(update.values().size(), 0);
   std::vector<int> part(update.nodes().size(), 0);
-  int meeting = 0;  // round of the last collective between stages: on other stages other sums have terms
+  int meeting = 0;  // round of the last collective between stages; on other stages other sums have terms
   for (size_t n = 0; n < part.size(); ++n) {
     const Node& node = update.node(static_cast<NodeId>(n));
     int mine = 0;
@@ -169,7 +168,7 @@ std::vector<int> update_parts(const Graph& update, const std::map<std::string, i
       const bool of_group = known == 0 || label[static_cast<size_t>(input)] >= 0;  // else a sum already
       mine = std::max(mine, known + (node.op->regroups && of_group ? 1 : 0));
     }
-    if (meets_stages(node)) mine = meeting = std::max(mine, meeting);
+    if (meets_stages(*node.op, node.attributes)) mine = meeting = std::max(mine, meeting);
     for (ValueId output : node.outputs) round[static_cast<size_t>(output)] = mine;
     const int own = label[static_cast<size_t>(node.outputs[0])];
     if (own >= 0)

@@ -27,7 +27,7 @@ class StageUpdates {
 
  private:
   void label_nodes();
-  /// Of the node that gives the value: the same on all stages, whoever reads it.
+  /// The name of the node that computes the value. All stages that add up the value call their collective by it.
   std::string name_of_sum(ValueId value) const;
 
   const Graph& update_;
@@ -36,13 +36,13 @@ class StageUpdates {
   std::vector<int> label_;  // of each value
 };
 
-/// Whether stages meet in the node: a collective along the mesh axis of stages.
-bool meets_stages(const Node& node);
+/// Whether an op with these attributes is a collective between stages.
+bool meets_stages(const OpDef& op, const Attributes& attributes);
 
 /// Cuts one stage's update into pieces, so that only some of its states need be in device memory at once: first, for
 /// each group of weights, sums over replicas and norms; then the nodes that need all norms; then the optimizer of each
-/// group. Where norms themselves need sums over all weights, there are more such rounds. Stages meet
-/// in collectives in one order, that of the graph. Returns the number of each node's piece. `group` has the group of
+/// group. Where norms themselves need sums over all weights, there are more such rounds. Collectives between stages
+/// stay in the graph's order, which all stages share. Returns the number of each node's piece. `group` has the group of
 /// each state; a state without one goes with the states that it is computed with.
 std::vector<int> update_parts(const Graph& update, const std::map<std::string, int>& group, int groups);
 

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "ramet/base/error.h"
+#include "ramet/layout/stage_update.h"
 #include "ramet/ops/collective.h"
 
 namespace ramet::program {
@@ -267,8 +268,7 @@ std::vector<const Instruction*> stage_collectives(const Executable& exe, const S
   for (const Instruction& instruction : segment.instructions) {
     if (instruction.call < 0) continue;
     const NodeSignature& node = exe.calls[static_cast<size_t>(instruction.call)].node;
-    if (node.op->exchange != Exchange::kNone && collective_form(node).axis == static_cast<int64_t>(MeshAxis::kStage))
-      found.push_back(&instruction);
+    if (layout::meets_stages(*node.op, node.attributes)) found.push_back(&instruction);
   }
   return found;
 }

@@ -76,7 +76,7 @@ class Analysis {
       }
       for (ValueId read : reads[id]) readers[static_cast<size_t>(read)].push_back(static_cast<NodeId>(id));
       // Stages meet in collectives in one order, that of their graphs.
-      if (!layout::meets_stages(node)) continue;
+      if (!layout::meets_stages(*node.op, node.attributes)) continue;
       add_edge(meeting, static_cast<NodeId>(id));
       meeting = static_cast<NodeId>(id);
     }
