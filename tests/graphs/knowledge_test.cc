@@ -170,30 +170,14 @@ class Embeddings : public testing::Test {
   }
 
   Recipe recipe(const std::string& function, const Settings& more = {}) const {
-    Settings settings = {"model.kind=" + function,
-                         "model.knowledge.width=8",
-                         "model.knowledge.deviation=0.3",
-                         "model.knowledge.pad=8",
-                         "model.knowledge.margin=1",
-                         "model.knowledge.temperature=0.5",
-                         "data.kind=triples",
-                         "data.triples.set=" + (folder_ / "ring.safetensors").string(),
-                         "data.triples.group=6",
-                         "data.triples.negatives=16",
-                         "train.micro_batch=2",
-                         "train.accumulation=4",
-                         "train.lanes=4",
-                         "train.chunks=4",
-                         "train.steps=20",
-                         "train.precision=f32",
-                         "train.clip_norm=0.5",
-                         "train.optimizer.kind=adam",
-                         "train.optimizer.weight_decay=0",
-                         "train.schedule.kind=constant",
-                         "train.schedule.learning_rate=0.05",
-                         "train.seed=3"};
-    settings.insert(settings.end(), more.begin(), more.end());
-    return parse_recipe("", "ring.toml", ".", settings);
+    return adam_recipe(
+        "ring.toml",
+        {"model.kind=" + function, "model.knowledge.width=8", "model.knowledge.deviation=0.3", "model.knowledge.pad=8",
+         "model.knowledge.margin=1", "model.knowledge.temperature=0.5", "data.kind=triples",
+         "data.triples.set=" + (folder_ / "ring.safetensors").string(), "data.triples.group=6",
+         "data.triples.negatives=16", "train.micro_batch=2", "train.accumulation=4", "train.lanes=4", "train.chunks=4",
+         "train.steps=20", "train.schedule.learning_rate=0.05"},
+        more);
   }
 
   TemporaryFolder folder_;

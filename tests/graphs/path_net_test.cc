@@ -340,29 +340,14 @@ class PathNets : public testing::Test {
     ring("f", 31)->save(folder_ / "other.safetensors");
   }
   Recipe recipe(const Settings& more = {}) const {
-    Settings settings = {"model.kind=nbfnet",
-                         "model.paths.layers=4",
-                         "model.knowledge.width=8",
-                         "model.knowledge.temperature=2",
-                         "data.kind=triples",
-                         "data.triples.set=" + (folder_ / "train.safetensors").string(),
-                         "data.triples.ranked_set=" + (folder_ / "other.safetensors").string(),
-                         "data.triples.group=3",
-                         "data.triples.negatives=6",
-                         "train.micro_batch=2",
-                         "train.accumulation=4",
-                         "train.lanes=4",
-                         "train.chunks=4",
-                         "train.steps=20",
-                         "train.precision=f32",
-                         "train.clip_norm=0.5",
-                         "train.optimizer.kind=adam",
-                         "train.optimizer.weight_decay=0",
-                         "train.schedule.kind=constant",
-                         "train.schedule.learning_rate=0.01",
-                         "train.seed=3"};
-    settings.insert(settings.end(), more.begin(), more.end());
-    return parse_recipe("", "ring.toml", ".", settings);
+    return adam_recipe(
+        "ring.toml",
+        {"model.kind=nbfnet", "model.paths.layers=4", "model.knowledge.width=8", "model.knowledge.temperature=2",
+         "data.kind=triples", "data.triples.set=" + (folder_ / "train.safetensors").string(),
+         "data.triples.ranked_set=" + (folder_ / "other.safetensors").string(), "data.triples.group=3",
+         "data.triples.negatives=6", "train.micro_batch=2", "train.accumulation=4", "train.lanes=4", "train.chunks=4",
+         "train.steps=20", "train.schedule.learning_rate=0.01"},
+        more);
   }
 
   TemporaryFolder folder_;

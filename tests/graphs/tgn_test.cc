@@ -55,25 +55,12 @@ class TemporalNets : public testing::Test {
   }
 
   Recipe recipe(const Settings& more = {}) const {
-    Settings settings = {"model.kind=tgn",
-                         "model.tgn.memory=12",
-                         "model.tgn.time=8",
-                         "model.tgn.embedding=16",
-                         "data.kind=events",
-                         "data.events.set=" + (folder_ / "popular.safetensors").string(),
-                         "data.events.batch=20",
-                         "data.events.recent=4",
-                         "train.chunks=2",
-                         "train.epochs=4",
-                         "train.precision=f32",
-                         "train.clip_norm=0.5",
-                         "train.optimizer.kind=adam",
-                         "train.optimizer.weight_decay=0",
-                         "train.schedule.kind=constant",
-                         "train.schedule.learning_rate=0.01",
-                         "train.seed=3"};
-    settings.insert(settings.end(), more.begin(), more.end());
-    return parse_recipe("", "popular.toml", ".", settings);
+    return adam_recipe(
+        "popular.toml",
+        {"model.kind=tgn", "model.tgn.memory=12", "model.tgn.time=8", "model.tgn.embedding=16", "data.kind=events",
+         "data.events.set=" + (folder_ / "popular.safetensors").string(), "data.events.batch=20",
+         "data.events.recent=4", "train.chunks=2", "train.epochs=4", "train.schedule.learning_rate=0.01"},
+        more);
   }
 
   TemporaryFolder folder_;

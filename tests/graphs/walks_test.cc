@@ -126,28 +126,13 @@ class Node2Vec : public testing::Test {
     graph_of(edges).save(folder_ / "cliques.safetensors");
   }
   Recipe recipe(const Settings& more = {}) const {
-    Settings settings = {"model.kind=node2vec",
-                         "model.walks.width=8",
-                         "data.kind=walks",
-                         "data.walks.set=" + (folder_ / "cliques.safetensors").string(),
-                         "data.walks.length=6",
-                         "data.walks.context=3",
-                         "data.walks.group=8",
-                         "data.walks.p=2",
-                         "data.walks.q=0.5",
-                         "train.micro_batch=2",
-                         "train.accumulation=2",
-                         "train.lanes=2",
-                         "train.steps=20",
-                         "train.precision=f32",
-                         "train.clip_norm=0",
-                         "train.optimizer.kind=adam",
-                         "train.optimizer.weight_decay=0",
-                         "train.schedule.kind=constant",
-                         "train.schedule.learning_rate=0.05",
-                         "train.seed=3"};
-    settings.insert(settings.end(), more.begin(), more.end());
-    return parse_recipe("", "walks.toml", ".", settings);
+    return adam_recipe(
+        "walks.toml",
+        {"model.kind=node2vec", "model.walks.width=8", "data.kind=walks",
+         "data.walks.set=" + (folder_ / "cliques.safetensors").string(), "data.walks.length=6", "data.walks.context=3",
+         "data.walks.group=8", "data.walks.p=2", "data.walks.q=0.5", "train.micro_batch=2", "train.accumulation=2",
+         "train.lanes=2", "train.steps=20", "train.clip_norm=0", "train.schedule.learning_rate=0.05"},
+        more);
   }
   static std::vector<double> losses(Training& training, int steps) {
     std::vector<double> losses;
