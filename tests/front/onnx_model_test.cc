@@ -21,6 +21,7 @@ namespace {
 using namespace onnx;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 /// relu(x w1 + b1) w2: x [batch, 3] -> logits [batch, 2].
 Graph network() {
@@ -115,17 +116,42 @@ TEST(OnnxModel, WeightsOfLoopsAreTrained) {
   EXPECT_THAT(names(import(graph, {.loss = "cross_entropy:logits:labels"}).model.weights), ElementsAre("w", "b"));
 }
 
-TEST(OnnxModel, VariancesBelowARootAreNoWeights) {
+/// Weights of a network whose logits go through a batch norm of these nodes, from "logits" to "normed".
+std::vector<std::string> weights_beside_norm(const std::vector<ProtoMessage>& nodes) {
   Graph graph = network();
   graph.nodes.push_back(node("Add", {"variance", "epsilon"}, {"sum"}));
   graph.nodes.push_back(node("Sqrt", {"sum"}, {"deviation"}));
-  graph.nodes.push_back(node("Div", {"logits", "deviation"}, {"normed"}));
-  graph.nodes.push_back(node("Mul", {"normed", "gain"}, {"scaled"}));
-  for (const std::string name : {"variance", "gain"}) graph.initializers.push_back(floats(name, {2}, {1, 2}));
+  graph.nodes.insert(graph.nodes.end(), nodes.begin(), nodes.end());
+  for (const std::string name : {"mean", "variance", "gain", "bias"})
+    graph.initializers.push_back(floats(name, {2}, {1, 2}));
   graph.initializers.push_back(floats("epsilon", {}, {1}));
-  graph.outputs = {value("scaled", 1, {-1, 2})};
-  EXPECT_THAT(names(import(graph, {.bind = {{"batch", 2}}, .loss = "cross_entropy:scaled:labels"}).model.weights),
-              ElementsAre("layers.0.weight", "layers.0.bias", "layers.1.weight", "gain"));
+  graph.outputs = {value("normed", 1, {-1, 2})};
+  return names(import(graph, {.bind = {{"batch", 2}}, .loss = "cross_entropy:normed:labels"}).model.weights);
+}
+
+TEST(OnnxModel, StatisticsOfNormsThatAreWrittenOutAreNoWeights) {
+  const auto expected = UnorderedElementsAre("layers.0.weight", "layers.0.bias", "layers.1.weight", "gain", "bias");
+  EXPECT_THAT(weights_beside_norm(
+                  {node("Sub", {"logits", "mean"}, {"from.mean"}), node("Div", {"from.mean", "deviation"}, {"ratio"}),
+                   node("Mul", {"ratio", "gain"}, {"scaled"}), node("Add", {"scaled", "bias"}, {"normed"})}),
+              expected);
+  // The deviation and the gain as one factor.
+  EXPECT_THAT(weights_beside_norm(
+                  {node("Sub", {"logits", "mean"}, {"from.mean"}), node("Reciprocal", {"deviation"}, {"inverse"}),
+                   node("Mul", {"inverse", "gain"}, {"factor"}), node("Mul", {"factor", "from.mean"}, {"scaled"}),
+                   node("Add", {"scaled", "bias"}, {"normed"})}),
+              expected);
+  // The mean goes into the bias.
+  EXPECT_THAT(weights_beside_norm(
+                  {node("Reciprocal", {"deviation"}, {"inverse"}), node("Mul", {"inverse", "gain"}, {"factor"}),
+                   node("Mul", {"mean", "factor"}, {"shift"}), node("Sub", {"bias", "shift"}, {"offset"}),
+                   node("Mul", {"logits", "factor"}, {"scaled"}), node("Add", {"scaled", "offset"}, {"normed"})}),
+              expected);
+  // What is taken away and not divided is a weight.
+  EXPECT_THAT(weights_beside_norm(
+                  {node("Div", {"logits", "deviation"}, {"ratio"}), node("Mul", {"ratio", "gain"}, {"scaled"}),
+                   node("Sub", {"scaled", "mean"}, {"from.mean"}), node("Add", {"from.mean", "bias"}, {"normed"})}),
+              UnorderedElementsAre("layers.0.weight", "layers.0.bias", "layers.1.weight", "gain", "bias", "mean"));
 }
 
 /// Sums of windows of 2 x 2 in the middle two of four dimensions, as JAX's exporter writes them.

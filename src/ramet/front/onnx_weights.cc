@@ -58,27 +58,63 @@ bool is_kept(const OnnxNode& loop, const OnnxGraph& graph, size_t at) {
   return name == graph.inputs[at].name;
 }
 
-/// Outputs of sums that square roots alone read: a variance and its epsilon, where a norm is written out.
-std::set<std::string> summed_variances(const OnnxGraph& graph) {
-  std::map<std::string, std::set<std::string>> readers;
+/// An input of a node.
+using Place = std::pair<const OnnxNode*, size_t>;
+
+/// Who reads the values of a graph.
+std::map<std::string, std::vector<Place>> readers_of(const OnnxGraph& graph) {
+  std::map<std::string, std::vector<Place>> made;
   for (const OnnxNode& node : graph.nodes)
-    for (const std::string& input : node.inputs) readers[input].insert(node.op);
-  std::set<std::string> made;
-  for (const auto& [name, ops] : readers)
-    if (ops == std::set<std::string>{"Sqrt"}) made.insert(name);
+    for (size_t i = 0; i < node.inputs.size(); ++i) made[node.inputs[i]].emplace_back(&node, i);
+  return made;
+}
+
+/// Inputs that statistics stand in where a batch norm is written out as arithmetic. A variance is a summand below a
+/// square root. A mean is taken from what is then divided by the deviation (that root, and what initializers make of
+/// it), or is divided itself and then taken from a bias.
+std::set<Place> statistic_places(const OnnxGraph& graph) {
+  const auto readers = readers_of(graph);
+  const auto read_only_by = [&](const OnnxNode& node, const auto& allows) {
+    if (node.outputs.size() != 1) return false;
+    const auto found = readers.find(node.outputs[0]);
+    return found != readers.end() && std::all_of(found->second.begin(), found->second.end(), allows);
+  };
+  std::set<std::string> fixed, deviations;  // values of initializers alone, and those of them that are deviations
+  for (const OnnxTensor& tensor : graph.initializers) fixed.insert(tensor.name);
+  const auto is_fixed = [&](const std::string& name) { return fixed.count(name) != 0; };
+  const auto is_deviation = [&](const std::string& name) { return deviations.count(name) != 0; };
+  const auto divides = [&](const Place& place) {
+    const OnnxNode& node = *place.first;
+    return node.inputs.size() == 2 && (node.op == "Mul" || (node.op == "Div" && place.second == 0)) &&
+           is_deviation(node.inputs[1 - place.second]);
+  };
+  std::set<Place> made;
+  for (const OnnxNode& node : graph.nodes) {
+    const bool all_fixed = std::all_of(node.inputs.begin(), node.inputs.end(), is_fixed);
+    if (all_fixed) fixed.insert(node.outputs.begin(), node.outputs.end());
+    if (all_fixed && (node.op == "Sqrt" || std::any_of(node.inputs.begin(), node.inputs.end(), is_deviation)))
+      deviations.insert(node.outputs.begin(), node.outputs.end());
+    if (node.op == "Add" && read_only_by(node, [](const Place& place) { return place.first->op == "Sqrt"; }))
+      for (size_t i = 0; i < node.inputs.size(); ++i) made.emplace(&node, i);
+  }
+  const auto is_taken = [](const Place& place) { return place.first->op == "Sub" && place.second == 1; };
+  for (const OnnxNode& node : graph.nodes)
+    for (size_t i = 0; i < node.inputs.size() && node.inputs.size() == 2; ++i)
+      if ((is_taken({&node, i}) && read_only_by(node, divides)) ||
+          (divides({&node, i}) && read_only_by(node, is_taken)))
+        made.emplace(&node, i);
   return made;
 }
 
 /// Values of a graph that end in a weight's place, those of outer graphs among them: from the last node to the first.
 std::set<std::string> weight_places(const OnnxGraph& graph) {
-  const std::set<std::string> variances = summed_variances(graph);
+  const std::set<Place> statistics = statistic_places(graph);
   std::set<std::string> wanted;
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     for (size_t i = 0; i < node->inputs.size(); ++i) {
       const bool passes = moves_elements(*node) && !node->outputs.empty() && (i == 0 || node->op == "Concat") &&
                           wanted.count(node->outputs.at(0)) != 0;
-      const bool variance = node->op == "Add" && node->outputs.size() == 1 && variances.count(node->outputs[0]);
-      if (passes || (takes_weight(*node, i) && !variance)) wanted.insert(node->inputs[i]);
+      if (passes || (takes_weight(*node, i) && statistics.count({&*node, i}) == 0)) wanted.insert(node->inputs[i]);
     }
     for (const OnnxAttribute& attribute : node->attributes) {
       if (!attribute.graph) continue;

@@ -14,8 +14,8 @@ namespace ramet::front {
 
 /// The initializers that look like weights: floats with a dimension that a product, a convolution, a norm, a lookup, an
 /// activation or arithmetic reads as a factor or a summand, directly, behind operators that only move elements, or in
-/// an inner graph. The statistics of batch norms are none, nor are summands below a square root (a variance), nor is a
-/// single number.
+/// an inner graph. The statistics of batch norms are none, those that are written out as arithmetic among them, nor is
+/// a single number.
 std::set<std::string> find_onnx_weights(const OnnxGraph& graph);
 
 /// Whether a tensor of f32 holds numbers that hide keys of attention (1e30 and beyond, or infinity): a mask, and no
