@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 
 #include "kernel/kernel_tools.h"
@@ -57,10 +58,36 @@ TEST(Onednn, StartsNoThreads) {
   EXPECT_EQ(tasks(), before);
 }
 
+/// Narrow products with a transposed a are not oneDNN's, and have the bits of those that are.
+TEST(Onednn, TransposedNarrowProductsHaveItsBits) {
+  if (!has_onednn()) GTEST_SKIP() << "no oneDNN kernels on this processor";
+  using Sizes = std::array<int64_t, 4>;  // m, n, k and chunks
+  for (const auto& [m, n, k, chunks] : {Sizes{64, 64, 1500, 1}, Sizes{64, 50, 4369, 1}, Sizes{37, 200, 700, 1},
+                                        Sizes{256, 16, 512, 1}, Sizes{5, 130, 2050, 2}, Sizes{100, 1, 1024, 1}}) {
+    const HostTensor turned = random_tensor(DType::kF32, {k, m}, 1), b = random_tensor(DType::kF32, {k, n}, 2);
+    HostTensor a({DType::kF32, {m, k}});
+    const auto* const from = reinterpret_cast<const float*>(turned.data.data());
+    auto* const to = reinterpret_cast<float*>(a.data.data());
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t p = 0; p < k; ++p) to[i * k + p] = from[p * m + i];
+    Attributes plain{{"dtype", DType::kF32}};
+    if (chunks > 1) plain.set("chunks", chunks);
+    Attributes transposed = plain;
+    transposed.set("transpose_a", true);
+    for (const int threads : {1, 2, 3}) {
+      const std::vector<HostTensor> left{turned, b}, right{a, b};
+      EXPECT_EQ(interpret_node(node_of("matmul", left, transposed), cpu_backend(), left, threads, "onednn")[0].data,
+                interpret_node(node_of("matmul", right, plain), cpu_backend(), right, threads, "onednn")[0].data)
+          << m << "x" << n << "x" << k << " in " << chunks << " on " << threads;
+    }
+  }
+}
+
 TEST(Guard, ProvesWhatIsInUse) {
   if (!has_onednn()) GTEST_SKIP() << "no oneDNN kernels on this processor";
   const std::string verdicts = guard_prove();
   EXPECT_THAT(verdicts, testing::HasSubstr("f32 brg:avx512_core equal\n"));
+  EXPECT_THAT(verdicts, testing::HasSubstr("f32-chains brg:avx512_core equal\n"));
   EXPECT_THAT(verdicts, testing::Not(testing::HasSubstr("differs")));
   EXPECT_EQ(guard_refuses(DType::kF32, "gemm:jit"), "oneDNN's gemm:jit is not proven to give equal bits");
 }

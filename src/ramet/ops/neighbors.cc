@@ -64,12 +64,17 @@ void check_numbers(const NodeSignature& node, const std::string& name, const int
   for (int64_t b = 0; b < batch; ++b) {
     const int32_t* const of_sample = numbers + b * edges;
     const int64_t count = ptr[b * (rows + 1) + rows];
-    // The loop over all numbers has no branch; the number that is wrong is found behind it.
-    bool wrong = false;
-    for (int64_t e = 0; e < count; ++e) wrong |= static_cast<uint32_t>(of_sample[e]) >= limit;
+    // The loops over all numbers have no branch; the number that is wrong is found behind them.
+    constexpr int64_t kBlock = 32;
+    uint32_t wrong = 0;
+    int64_t at = 0;
+    for (; at + kBlock <= count; at += kBlock)
+      for (int64_t i = 0; i < kBlock; ++i) wrong |= static_cast<uint32_t>(of_sample[at + i]) >= limit;
+    for (; at < count; ++at) wrong |= static_cast<uint32_t>(of_sample[at]) >= limit;
     for (int64_t e = 0; wrong && e < count; ++e)
       if (const int32_t number = of_sample[e]; number < 0 || number >= bound)
-        throw wrong_edge_list(node, name + "[" + std::to_string(b) + "," + std::to_string(e) + "]", number, 0, bound - 1);
+        throw wrong_edge_list(node, name + "[" + std::to_string(b) + "," + std::to_string(e) + "]", number, 0,
+                              bound - 1);
   }
 }
 
@@ -151,11 +156,14 @@ NeighborForm neighbor_dot_form(const NodeSignature& node) {
 }
 
 void check_segments(const NodeSignature& node, const int32_t* ptr, int64_t batch, int64_t rows, int64_t edges) {
-  for (int64_t b = 0; b < batch; ++b, ptr += rows + 1)
-    for (int64_t i = 0; i <= rows; ++i)
+  for (int64_t b = 0; b < batch; ++b, ptr += rows + 1) {
+    bool wrong = ptr[0] != 0 || ptr[rows] > edges;
+    for (int64_t i = 0; i < rows; ++i) wrong |= ptr[i + 1] < ptr[i];
+    for (int64_t i = 0; wrong && i <= rows; ++i)
       if (const int64_t least = i == 0 ? 0 : ptr[i - 1]; ptr[i] < least || ptr[i] > (i == 0 ? 0 : edges))
         throw wrong_edge_list(node, "pointer [" + std::to_string(b) + "," + std::to_string(i) + "]", ptr[i], least,
-                           i == 0 ? 0 : edges);
+                              i == 0 ? 0 : edges);
+  }
 }
 
 void check_neighbors(const NodeSignature& node, const NeighborForm& form, const NeighborPointers& lists) {

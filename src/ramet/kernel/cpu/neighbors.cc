@@ -16,6 +16,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ramet/kernel/cpu/neighbors.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -31,40 +32,64 @@ using cpu::EdgeProducts;
 using cpu::EdgeSoftmax;
 using cpu::EdgeSums;
 
-constexpr int kVectors = 4;  // of features that one pass over the edges sums
+constexpr int kVectors = 4;  // of features of narrow heads that one pass over the edges sums
+constexpr int kMostVectors = 8;
 constexpr int64_t kProductLanes = 16;
+constexpr int64_t kAhead = 8;  // places from a row that is fetched to the one that is added
 
-/// Features [first, first + count) of one row, count at most kVectors vectors: a chain over the places [begin, end).
-template <bool kWhole>
-HWY_INLINE void sum_features(const EdgeSums& call, int64_t begin, int64_t end, int64_t head, int64_t first,
-                             int64_t count, float* out) {
+/// Features [first, first + count) of rows [begin, end), kCount vectors of them: chains over the rows' places.
+template <int kCount, bool kWeighted>
+void sum_features(const EdgeSums& call, int64_t begin, int64_t end, int64_t head, int64_t first, int64_t count) {
   const Df d;
-  const int64_t lanes = vector_lanes();
-  Vf sums[kVectors];
-  RAMET_UNROLL
-  for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
-  for (int64_t k = begin; k < end; ++k) {
-    const int64_t row = call.from ? int64_t{call.from[k]} : k;
-    const float* x = (row < call.near ? call.x + row * call.width : call.far + (row - call.near) * call.width) + first;
-    const int64_t edge = call.edge ? int64_t{call.edge[k]} : k;
-    const Vf weight = hn::Set(d, call.weight ? call.weight[edge * call.heads + head] : 1.0f);
+  const int64_t lanes = vector_lanes(), width = call.width, near = call.near, stop = call.ptr[end];
+  const int32_t *const from = call.from, *const edges = call.edge;
+  const float *const rows = call.x, *const far = call.far;
+  const auto last = hn::FirstN(d, static_cast<size_t>(count - (kCount - 1) * lanes));
+  const auto features = [&](int64_t place) {
+    const int64_t row = from ? int64_t{from[place]} : place;
+    return (row < near ? rows + row * width : far + (row - near) * width) + first;
+  };
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t row_begin = call.ptr[row], row_end = call.ptr[row + 1];
+    Vf sums[kCount];
     RAMET_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      if (!kWhole && v * lanes >= count) break;
-      const Vf value = kWhole ? hn::LoadU(d, x + v * lanes) : load_part(x + v * lanes, count - v * lanes);
-      sums[v] = call.weight ? hn::MulAdd(weight, value, sums[v]) : hn::Add(sums[v], value);
+    for (int v = 0; v < kCount; ++v) sums[v] = hn::Zero(d);
+    for (int64_t k = row_begin; k < row_end; ++k) {
+      const float* const x = features(k);
+      if (from && k + kAhead < stop) {
+        const float* const next = features(k + kAhead);
+        RAMET_UNROLL
+        for (int v = 0; v < kCount; ++v) hwy::Prefetch(next + v * lanes);
+      }
+      Vf weight = hn::Zero(d);
+      if (kWeighted) weight = hn::Set(d, call.weight[(edges ? int64_t{edges[k]} : k) * call.heads + head]);
+      RAMET_UNROLL
+      for (int v = 0; v < kCount; ++v) {
+        const Vf value = v + 1 < kCount ? hn::LoadU(d, x + v * lanes) : hn::MaskedLoad(last, d, x + v * lanes);
+        sums[v] = kWeighted ? hn::MulAdd(weight, value, sums[v]) : hn::Add(sums[v], value);
+      }
+    }
+    const Vf divisor = hn::Set(d, static_cast<float>(std::max<int64_t>(1, row_end - row_begin)));
+    float* const out = call.out + row * width + first;
+    RAMET_UNROLL
+    for (int v = 0; v < kCount; ++v) {
+      const Vf value = call.mean ? hn::Div(sums[v], divisor) : sums[v];
+      if (v + 1 < kCount)
+        hn::StoreU(value, d, out + v * lanes);
+      else
+        store_part(value, out + v * lanes, count - v * lanes);
     }
   }
-  const Vf divisor = hn::Set(d, static_cast<float>(std::max<int64_t>(1, end - begin)));
-  RAMET_UNROLL
-  for (int v = 0; v < kVectors; ++v) {
-    if (!kWhole && v * lanes >= count) break;
-    const Vf value = call.mean ? hn::Div(sums[v], divisor) : sums[v];
-    if (kWhole)
-      hn::StoreU(value, d, out + v * lanes);
-    else
-      store_part(value, out + v * lanes, count - v * lanes);
-  }
+}
+
+using SumFunction = void (*)(const EdgeSums&, int64_t, int64_t, int64_t, int64_t, int64_t);
+
+template <bool kWeighted>
+SumFunction sum_of(int64_t vectors) {
+  constexpr SumFunction kSums[kMostVectors] = {
+      sum_features<1, kWeighted>, sum_features<2, kWeighted>, sum_features<3, kWeighted>, sum_features<4, kWeighted>,
+      sum_features<5, kWeighted>, sum_features<6, kWeighted>, sum_features<7, kWeighted>, sum_features<8, kWeighted>};
+  return kSums[vectors - 1];
 }
 
 using HeadIndices = decltype(hn::SetTableIndices(Df(), static_cast<const int32_t*>(nullptr)));
@@ -150,6 +175,12 @@ void softmax_group(const EdgeSoftmax& call, int64_t begin, int64_t end) {
         visit((call.ptr[row] - first) * width, (call.ptr[row + 1] - first) * width);
   };
   each_row([&](int64_t from, int64_t to) {
+    if (width == 1) {  // numbers alone are faster than parts of vectors
+      float most = x[from];
+      for (int64_t i = from + 1; i < to; ++i) most = most > x[i] ? most : x[i];
+      for (int64_t i = from; i < to; ++i) out[i] = x[i] - most;
+      return;
+    }
     Vf most = load_part(x + from, width);
     for (int64_t i = from + width; i < to; i += width) most = hn::Max(most, load_part(x + i, width));
     for (int64_t i = from; i < to; i += width) store_part(hn::Sub(load_part(x + i, width), most), out + i, width);
@@ -157,6 +188,12 @@ void softmax_group(const EdgeSoftmax& call, int64_t begin, int64_t end) {
   walk_vectors(elements,
                [&](int64_t i, int64_t count) { store_part(Exp(d, load_part(out + i, count)), out + i, count); });
   each_row([&](int64_t from, int64_t to) {
+    if (width == 1) {
+      float sum = 0;
+      for (int64_t i = from; i < to; ++i) sum += out[i];
+      std::fill(divisors + from, divisors + to, sum);
+      return;
+    }
     Vf sum = hn::Zero(d);
     for (int64_t i = from; i < to; i += width) sum = hn::Add(sum, load_part(out + i, width));
     for (int64_t i = from; i < to; i += width) store_part(sum, divisors + i, width);
@@ -173,17 +210,12 @@ void SumEdges(const EdgeSums& call, int64_t begin, int64_t end) {
   if (call.weight && call.heads > 1 && call.heads <= vector_lanes() &&
       call.width / call.heads < kVectors * vector_lanes())
     return sum_narrow_heads(call, begin, end);
-  const int64_t step = kVectors * vector_lanes(), size = call.width / call.heads;
-  for (int64_t row = begin; row < end; ++row)
-    for (int64_t head = 0; head < call.heads; ++head)
-      for (int64_t at = 0; at < size; at += step) {
-        const int64_t first = head * size + at, count = std::min(step, size - at);
-        float* out = call.out + row * call.width + first;
-        if (count == step)
-          sum_features<true>(call, call.ptr[row], call.ptr[row + 1], head, first, count, out);
-        else
-          sum_features<false>(call, call.ptr[row], call.ptr[row + 1], head, first, count, out);
-      }
+  const int64_t lanes = vector_lanes(), step = kMostVectors * lanes, size = call.width / call.heads;
+  for (int64_t head = 0; head < call.heads; ++head)
+    for (int64_t at = 0; at < size; at += step) {
+      const int64_t count = std::min(step, size - at), vectors = (count + lanes - 1) / lanes;
+      (call.weight ? sum_of<true> : sum_of<false>)(vectors)(call, begin, end, head, head * size + at, count);
+    }
 }
 
 /// The products of the edges of rows [begin, end).

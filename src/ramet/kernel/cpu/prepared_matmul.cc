@@ -11,6 +11,7 @@
 #include "ramet/kernel/cpu/guard.h"
 #include "ramet/kernel/cpu/matmul_plain.h"
 #include "ramet/kernel/cpu/onednn.h"
+#include "ramet/kernel/cpu/strided_product.h"
 #include "ramet/kernel/hopper/product.h"
 
 namespace ramet::kernel {
@@ -25,6 +26,7 @@ constexpr int64_t kTileStrips = 8;           // of a block of rows of tiles
 constexpr int64_t kSharedRows = 256;         // least k of a block of columns that threads share
 constexpr int64_t kPackedColumns = 128;      // least columns that are worth packing rows for
 constexpr int64_t kResultBytes = 256 << 10;  // of a block of rows that an epilogue reads again
+constexpr int64_t kStridedMost = 256;        // rows and columns of products that copies would cost more than they gain
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 int64_t round_down(int64_t value, int64_t step) { return std::max(step, value / step * step); }
@@ -65,6 +67,7 @@ struct PreparedMatmul::Parts {
   bool copies_a = false;        // a block of a is transposed, converted, cut into chunks or packed first
   bool packs_a = false;         // for tiles
   bool buffered = false;        // sums go to a buffer in f32, and out through finish_rows
+  bool strided = false;         // both operands are read as they lie: no copies, no blocks
   int64_t row_block = 0, column_block = 0;
   std::string implementation = "plain";
   std::map<std::pair<int64_t, int64_t>, std::unique_ptr<onednn::Gemm>> gemms;  // by rows and columns
@@ -78,20 +81,25 @@ struct PreparedMatmul::Parts {
   int64_t copied_k() const { return reads_pairs() ? (blocked.k_chunk() + 1) / 2 * 2 : blocked.k_chunk(); }
   /// Floats between rows of a buffer of sums: rows of tiles begin in different sets of the first-level cache if they
   /// are an odd number of lines apart.
-  int64_t sums_stride(int64_t columns) const { return reads_pairs() ? ((columns + 15) / 16 | 1) * 16 : columns; }
+  int64_t sums_stride(int64_t columns) const {
+    if (strided) return (columns + 15) / 16 * 16;
+    return reads_pairs() ? ((columns + 15) / 16 | 1) * 16 : columns;
+  }
   /// Bytes of a chunk of so many copied rows of a.
   int64_t copied_bytes(int64_t rows) const {
     if (packs_a) return (rows + kAmxRows - 1) / kAmxRows * packed_strip_bytes(blocked.k_chunk());
     return rows * copied_k() * element();
   }
   int64_t rank_bytes() const { return a_bytes + sums_bytes + gemm_bytes; }
-  int64_t blocked_copies() const { return form.blocked ? 0 : whole_products ? threads : 1; }
+  bool blocks_b() const { return !form.blocked && !strided; }
+  int64_t blocked_copies() const { return !blocks_b() ? 0 : whole_products ? threads : 1; }
   int64_t epilogue_at() const { return blocked_copies() * blocked_bytes + threads * rank_bytes(); }
   int64_t scratch_bytes() const { return epilogue_at() + (epilogue ? epilogue->scratch_bytes() : 0); }
 
   void choose_blocks();
   bool make_gemms(std::string* why);
   bool make_gemm(int64_t rows, int64_t columns, std::string* why);
+  void choose_strided();
   void size_scratch();
   Range row_share(int rank) const;
   Range column_share(int rank) const;
@@ -178,10 +186,27 @@ bool PreparedMatmul::Parts::make_gemms(std::string* why) {
   return true;
 }
 
+/// A narrow product with a transposed a, as weights' gradients are, needs none of the copies that oneDNN's product
+/// reads, where oneDNN's sums have the order of ours.
+void PreparedMatmul::Parts::choose_strided() {
+  strided = kind == BlockProduct::kOnednn && blocked.compute == DType::kF32 && form.a.dtype == DType::kF32 &&
+            form.b.dtype == DType::kF32 && form.transpose_a && !form.transpose_b && !form.blocked &&
+            form.chunk_blocks == 1 && form.m <= kStridedMost && form.n <= kStridedMost &&
+            guard_knows_chains(implementation);
+  if (!strided) return;
+  implementation = "strided";
+  gemms.clear();
+  gemm_bytes = 0;
+  copies_a = false;
+  buffered = true;
+  row_block = std::max<int64_t>(1, form.m);
+  column_block = form.n;
+}
+
 void PreparedMatmul::Parts::size_scratch() {
-  if (!form.blocked) blocked_bytes = aligned(blocked.bytes());
+  if (blocks_b()) blocked_bytes = aligned(blocked.bytes());
   if (copies_a) a_bytes = aligned(form.chunks * copied_bytes(row_block));
-  if (buffered) sums_bytes = aligned(form.chunks * row_block * sums_stride(column_block) * 4);
+  if (buffered) sums_bytes = aligned((form.chunks + strided) * row_block * sums_stride(column_block) * 4);
 }
 
 /// Rows x columns of product `index`; b is the blocked matrix, a the block of rows in chunks one after the other.
@@ -191,8 +216,9 @@ void PreparedMatmul::Parts::block(int64_t index, Range rows, Range columns, int 
   auto* sums = reinterpret_cast<float*>(own + a_bytes);
   const int64_t out_size = static_cast<int64_t>(size_of(form.output.dtype));
   char* out = at.out + ((index * form.m + rows.begin) * form.n + columns.begin) * out_size;
-  const onednn::Gemm* gemm = kind == BlockProduct::kOnednn ? gemms.at({rows.size(), columns.size()}).get() : nullptr;
-  const char* b_block = b + columns.begin / blocked.n_block * blocked.block_bytes();
+  const onednn::Gemm* gemm =
+      kind == BlockProduct::kOnednn && !strided ? gemms.at({rows.size(), columns.size()}).get() : nullptr;
+  const char* b_block = strided ? b + columns.begin * 4 : b + columns.begin / blocked.n_block * blocked.block_bytes();
   if (!buffered) {
     const auto* bias_row = static_cast<const char*>(at.extra);
     if (form.accumulate && at.extra != at.out)  // oneDNN adds to the old contents
@@ -201,9 +227,24 @@ void PreparedMatmul::Parts::block(int64_t index, Range rows, Range columns, int 
   }
   const int64_t stride = sums_stride(columns.size()), chunk_sums = rows.size() * stride, k = copied_k();
   for (int64_t chunk = 0; chunk < form.chunks; ++chunk) {
+    float* to = sums + chunk * chunk_sums;
+    if (strided) {
+      const int64_t first = chunk * blocked.k_chunk();
+      strided_product({.m = rows.size(),
+                       .n = columns.size(),
+                       .k = blocked.k_chunk(),
+                       .a = reinterpret_cast<const float*>(a) + first * form.m,
+                       .a_row = 1,
+                       .a_k = form.m,
+                       .b = reinterpret_cast<const float*>(b_block) + first * form.n,
+                       .b_stride = form.n,
+                       .c = to,
+                       .c_stride = stride,
+                       .work = sums + form.chunks * chunk_sums});
+      continue;
+    }
     const char* a_chunk = a + chunk * copied_bytes(rows.size());
     const char* b_chunk = b_block + chunk * blocked.chunk_bytes();
-    float* to = sums + chunk * chunk_sums;
     if (gemm)
       gemm->run(rank, a_chunk, b_chunk, nullptr, to, own + a_bytes + sums_bytes);
     else if (kind == BlockProduct::kTiles)
@@ -283,7 +324,7 @@ void PreparedMatmul::Parts::product(int64_t index, Range rows, Range columns, in
   if (columns.size() == 0) return;
   for (int64_t i = rows.begin; i < rows.end; i += row_block) {
     const Range some{i, std::min(rows.end, i + row_block)};
-    const char* block_a = a + i * form.k * size;
+    const char* block_a = a + (strided ? i : i * form.k) * size;
     if (copies_a) {
       copy_rows(a + (form.transpose_a ? i : i * form.k) * size, some.size(), copy);
       block_a = copy;
@@ -303,7 +344,9 @@ void PreparedMatmul::Parts::run_whole_products(const Operands& at, ThreadTeam& t
     int64_t held = -1;
     for (int64_t index = products.begin; index < products.end; ++index) {
       const char* b = at.b;
-      if (!form.blocked) {
+      if (strided) {
+        b += form.b_index[static_cast<size_t>(index)] * b_bytes;
+      } else if (!form.blocked) {
         char* to = at.scratch + rank * blocked_bytes;
         const int64_t wanted = form.b_index[static_cast<size_t>(index)];
         if (wanted != held)
@@ -321,7 +364,9 @@ void PreparedMatmul::Parts::run(const Operands& at, ThreadTeam& team) const {
   int64_t held = -1;
   for (int64_t index = 0; index < form.batch; ++index) {
     const char* b = at.b;
-    if (!form.blocked) {
+    if (strided) {
+      b += form.b_index[static_cast<size_t>(index)] * b_bytes;
+    } else if (!form.blocked) {
       const int64_t wanted = form.b_index[static_cast<size_t>(index)];
       if (wanted != held) {
         // Few columns are one block: then threads share its rows.
@@ -418,6 +463,7 @@ std::unique_ptr<PreparedMatmul> PreparedMatmul::make(BlockProduct kind, const Ma
   }
   parts->choose_blocks();
   if (!parts->make_gemms(why)) return nullptr;
+  parts->choose_strided();
   parts->size_scratch();
   return std::unique_ptr<PreparedMatmul>(new PreparedMatmul(std::move(parts)));
 }

@@ -1,0 +1,124 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ramet/kernel/cpu/strided_product.cc"
+#include "ramet/kernel/cpu/targets.h"
+
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/strided_product.h"
+#include "ramet/kernel/cpu/unroll.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ramet::kernel {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32 = hn::ScalableTag<float>;
+constexpr int64_t kRows = 6;              // of a tile
+constexpr int kVectors = 4;               // of a tile
+constexpr int64_t kPassBytes = 64 << 10;  // of operands that one pass over k reads, tile by tile
+
+/// kTileRows x (kTileVectors vectors) of sums over `depth` of k, continuing the chains in `sums` unless `first`. The
+/// last vector of b has the lanes of `last` alone.
+template <int kTileRows, int kTileVectors>
+HWY_INLINE void TileOf(const StridedProduct& of, int64_t depth, const float* a, const float* b, float* sums, bool first,
+                       hn::Mask<F32> last) {
+  const F32 df;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+  const int64_t a_row = of.a_row, a_k = of.a_k, b_stride = of.b_stride, stride = of.c_stride;
+  hn::Vec<F32> chain[kTileRows][kTileVectors];
+  RAMET_UNROLL
+  for (int i = 0; i < kTileRows; ++i) {
+    RAMET_UNROLL
+    for (int j = 0; j < kTileVectors; ++j)
+      chain[i][j] = first ? hn::Zero(df) : hn::LoadU(df, sums + i * stride + j * lanes);
+  }
+  for (int64_t p = 0; p < depth; ++p, a += a_k, b += b_stride) {
+    hn::Vec<F32> row[kTileVectors];
+    RAMET_UNROLL
+    for (int j = 0; j + 1 < kTileVectors; ++j) row[j] = hn::LoadU(df, b + j * lanes);
+    row[kTileVectors - 1] = hn::MaskedLoad(last, df, b + (kTileVectors - 1) * lanes);
+    RAMET_UNROLL
+    for (int i = 0; i < kTileRows; ++i) {
+      const auto factor = hn::Set(df, a[i * a_row]);
+      RAMET_UNROLL
+      for (int j = 0; j < kTileVectors; ++j) chain[i][j] = hn::MulAdd(factor, row[j], chain[i][j]);
+    }
+  }
+  RAMET_UNROLL
+  for (int i = 0; i < kTileRows; ++i) {
+    RAMET_UNROLL
+    for (int j = 0; j < kTileVectors; ++j) hn::StoreU(chain[i][j], df, sums + i * stride + j * lanes);
+  }
+}
+
+using TileFunction = void (*)(const StridedProduct&, int64_t, const float*, const float*, float*, bool, hn::Mask<F32>);
+
+template <int kTileVectors>
+TileFunction tile_of(int64_t rows) {
+  constexpr TileFunction kTiles[] = {TileOf<1, kTileVectors>, TileOf<2, kTileVectors>, TileOf<3, kTileVectors>,
+                                     TileOf<4, kTileVectors>, TileOf<5, kTileVectors>, TileOf<6, kTileVectors>};
+  return kTiles[rows - 1];
+}
+
+TileFunction tile_of(int64_t rows, int64_t vectors) {
+  switch (vectors) {
+    case 1: return tile_of<1>(rows);
+    case 2: return tile_of<2>(rows);
+    case 3: return tile_of<3>(rows);
+    default: return tile_of<4>(rows);
+  }
+}
+
+/// Rows [p, p + depth) of k, which lie in one chain.
+void Pass(const StridedProduct& of, int64_t p, int64_t depth, float* sums, bool first) {
+  const F32 df;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+  const int64_t panel = kVectors * lanes, tiles = (of.m + kRows - 1) / kRows;
+  for (int64_t column = 0; column < of.n; column += panel) {
+    const int64_t columns = std::min(panel, of.n - column), vectors = (columns + lanes - 1) / lanes;
+    const auto last = hn::FirstN(df, static_cast<size_t>(columns - (vectors - 1) * lanes));
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const int64_t row = of.m * tile / tiles, rows = of.m * (tile + 1) / tiles - row;
+      tile_of(rows, vectors)(of, depth, of.a + row * of.a_row + p * of.a_k, of.b + p * of.b_stride + column,
+                             sums + row * of.c_stride + column, first, last);
+    }
+  }
+}
+
+void StridedProductOf(const StridedProduct& of) {
+  const F32 df;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+  const int64_t width = std::max<int64_t>(1, of.m + std::min(of.n, kVectors * lanes)), chain = strided_chain(of.k);
+  const int64_t depth = std::max<int64_t>(16, kPassBytes / 4 / width);
+  if (of.k == 0) std::fill_n(of.c, of.m * of.c_stride, 0.0f);
+  for (int64_t begin = 0; begin < of.k; begin += chain) {
+    float* const sums = begin == 0 ? of.c : of.work;
+    const int64_t end = std::min(of.k, begin + chain);
+    for (int64_t p = begin; p < end; p += depth) Pass(of, p, std::min(depth, end - p), sums, p == begin);
+    if (begin > 0)
+      for (int64_t i = 0; i < of.m * of.c_stride; i += lanes)
+        hn::StoreU(hn::Add(hn::LoadU(df, of.c + i), hn::LoadU(df, sums + i)), df, of.c + i);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ramet::kernel
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ramet::kernel {
+HWY_EXPORT(StridedProductOf);
+
+int64_t strided_chain(int64_t k) { return k <= 512 ? k : k <= 1024 ? 512 : 1024; }
+
+void strided_product(const StridedProduct& product) {
+  cpu_level();
+  HWY_DYNAMIC_DISPATCH(StridedProductOf)(product);
+}
+
+}  // namespace ramet::kernel
+#endif
