@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ramet/base/error.h"
+#include "ramet/front/expand_complex.h"
 #include "ramet/front/importer.h"
 #include "ramet/front/program.h"
 #include "ramet/kernel/interpret.h"
@@ -78,6 +79,7 @@ struct RecordedCall {
     }
     program.complex.insert(complex.begin(), complex.end());
     program.calls.push_back(call);
+    program = front::expand_complex(std::move(program));
     Graph graph;
     front::Importer importer(program, graph, options);
     importer.run();

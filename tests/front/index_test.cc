@@ -256,7 +256,7 @@ TEST(Spectral, TransformsOfRealSignals) {
 }
 
 TEST(Spectral, OtherOperatorsRefuseComplexNumbers) {
-  const RecordedCall call{.op = "aten.neg",
+  const RecordedCall call{.op = "aten.relu",
                           .arguments = {{"self", tensor("a")}},
                           .results = {{DType::kF32, {3, 2}}},
                           .operands = {{"a", f32({3, 2}, {15, 0, -3, 6, -5, 0})}},

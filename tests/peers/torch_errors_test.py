@@ -415,8 +415,8 @@ TEXTS = {
     "inputs of different sizes": (
         ramet.ShapeError,
         'example: inputs with different numbers of samples; found x [4, 6], y [3, 3]; expected the same '
-        'first dimension, the samples of a micro-batch, in all inputs. Make what does not count samples a buffer of '
-        'the module, or compute it in forward'),
+        'first dimension, the samples of a micro-batch, in all inputs. Say which dimension counts the samples '
+        '(Options.batch_dims); make what does not count them a buffer of the module, or compute it in forward'),
     "f64": (
         ramet.ShapeError,
         "example['x']: numbers of 64 bits; found torch.float64; expected torch.float32. Call .float()"),

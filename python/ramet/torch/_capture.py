@@ -6,6 +6,7 @@ user's line, because a program without it would train something else.
 """
 
 import contextlib
+import math
 import random
 import traceback
 
@@ -56,6 +57,8 @@ class Traps(TorchFunctionMode):
         if function is torch.Tensor.backward or function is torch.autograd.grad:
             raise UnsupportedOp("gradients inside of the forward pass", where=place_now(), found=resolve_name(function),
                                 remedy="Ramet differentiates the loss once. Remove the inner gradient")
+        if function is torch.nn.functional.gaussian_nll_loss:
+            return gaussian_nll_loss(*arguments, **keywords)
         loss = _ctc.traced(function, arguments, keywords)
         return self.call(function, arguments, keywords) if loss is None else loss
 
@@ -85,6 +88,25 @@ def refuse_function(cls, *arguments, **keywords):
     raise UnsupportedOp(what, where=place_now(),
                         remedy="Ramet derives gradients from the forward pass. Write it with PyTorch's operations, or "
                                "register a decomposition")
+
+
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    """torch.nn.functional's, without the check that no variance is negative, which reads values."""
+    if var.shape != input.shape:
+        if var.shape == input.shape[:-1]:
+            var = var.unsqueeze(-1)
+        elif var.dim() != input.dim() or any(mine not in (1, other) for mine, other in zip(var.shape, input.shape)):
+            raise ValueError("var is of incorrect size")
+    clamped = torch.where(var < eps, var - var.detach() + eps, var)  # the gradient passes
+    losses = 0.5 * (torch.log(clamped) + (input - target).square() / clamped)
+    if full:
+        losses = losses + 0.5 * math.log(2 * math.pi)
+    return losses if reduction == "none" else losses.sum() if reduction == "sum" else losses.mean()
+
+
+def is_said_to_be_causal(mask, is_causal=None, size=None):
+    """In place of torch.nn.Transformer's look at the values of a mask, by which it chooses a kernel alone."""
+    return bool(is_causal)
 
 
 class _NoInference:
@@ -172,7 +194,7 @@ def as_it_was(module):
 
 @contextlib.contextmanager
 def capturing(module):
-    """All of the above, and no module that torch.compile has taken."""
+    """All of the above, no question of PyTorch's own about values, and no module that torch.compile has taken."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(watched_randomness())
         stack.enter_context(as_it_was(module))
@@ -181,5 +203,8 @@ def capturing(module):
                 each._compiled_call_impl = None
         stack.enter_context(replaced(torch.autograd.Function, apply=classmethod(refuse_function)))
         stack.enter_context(replaced(torch.inference_mode, __enter__=_NoInference.enter, __exit__=_NoInference.leave))
+        stack.enter_context(replaced(torch.nn.modules.transformer, _detect_is_causal_mask=is_said_to_be_causal))
+        # Checks of arguments read values, too.
+        stack.enter_context(replaced(torch.distributions.Distribution, _validate_args=False))
         stack.enter_context(torch.enable_grad())
         yield

@@ -68,20 +68,20 @@ def names_of_parameters(module):
     return names
 
 
-def prepare(module, example):
+def prepare(module, example, batch_dims):
     """The module without wrappers, and the inputs of its call; refuses what can never be taken."""
     module = _export.unwrapped(module)
     _export.check_module(module)
-    return module, InputTree.of(module, example)
+    return module, InputTree.of(module, example, batch_dims)
 
 
 def source_of_training(module, example, loss, optimizer, options: Options):
-    module, inputs = prepare(module, example)
+    module, inputs = prepare(module, example, options.batch_dims)
     plan = Plan(optimizer, names_of_parameters(module)) if optimizer is not None else None
     call = split_call(example)
     loss_function = _checked_loss(loss)
     items = options.loss_mean if callable(options.loss_mean) else None
-    how = dict(loss=loss_function, items=items)
+    how = dict(batch_dims=options.batch_dims, loss=loss_function, items=items)
     evaluation = _export.trace(module, inputs, call, False, **how)
     training = _export.trace(module, inputs, call, True, **how, known=evaluation.known)
     if training.outputs != evaluation.outputs:
@@ -89,6 +89,7 @@ def source_of_training(module, example, loss, optimizer, options: Options):
         common = [name for name in evaluation.outputs if name in training.outputs]
         training = _export.trace(module, inputs, call, True, **how, select=common)
         evaluation = _export.trace(module, inputs, call, False, **how, select=common)
+    _check_batch_dims(inputs, training, options.batch_dims)
     _check_step_outputs(training, options.outputs)
     name = "loss" if loss_function else _loss_name(training, loss)
     items_name = "loss_items" if items else _items_name(training, options.loss_mean)
@@ -97,9 +98,10 @@ def source_of_training(module, example, loss, optimizer, options: Options):
     return source
 
 
-def source_of_inference(module, example):
-    module, inputs = prepare(module, example)
-    evaluation = _export.trace(module, inputs, split_call(example), False)
+def source_of_inference(module, example, options: Options):
+    module, inputs = prepare(module, example, options.batch_dims)
+    evaluation = _export.trace(module, inputs, split_call(example), False, options.batch_dims)
+    _check_batch_dims(inputs, evaluation, options.batch_dims)
     _refuse_changing(module, evaluation)
     if not evaluation.outputs:
         raise ShapeError("a module that returns no tensor", where=type(module).__name__,
@@ -178,6 +180,13 @@ def _items_name(traced, items):
         raise Error("no output of this name", where="Options.loss_mean", found=f"'{items}'",
                     expected=", ".join(traced.outputs))
     return items
+
+
+def _check_batch_dims(inputs, traced, batch_dims):
+    names = inputs.tensor_names() + [name for name in traced.tree.names if name]
+    if unknown := sorted(set(batch_dims) - set(names)):
+        raise Error("no input or output of this name", where="Options.batch_dims", found=", ".join(unknown),
+                    expected=", ".join(names))
 
 
 def _check_step_outputs(traced, names):

@@ -76,7 +76,7 @@ def _parameter_reasons(module):
         if parameter.is_sparse or parameter.layout != torch.strided:
             reasons.append(f"{where} is sparse")
         if parameter.dtype.is_complex:
-            reasons.append(f"{where} is complex")
+            reasons.append(f"{where} is complex: keep torch.view_as_real of it, and take torch.view_as_complex in forward")
         elif parameter.requires_grad and parameter.dtype != torch.float32:
             reasons.append(f"{where} is {parameter.dtype}: call module.float(); Options(precision='bf16') computes in bf16")
     return reasons[:20]
@@ -103,7 +103,7 @@ class _Program(nn.Module):
     """The module as a function of flat tensors that returns flat tensors. A call puts into `made` the tree of outputs and
     their names; torch.export would restore an attribute."""
 
-    def __init__(self, module, inputs: InputTree, loss, items, select, made, known):
+    def __init__(self, module, inputs: InputTree, batch_dims, loss, items, select, made, known):
         super().__init__()
         self.module = module
 
@@ -113,7 +113,7 @@ class _Program(nn.Module):
                 known.begin(module)
             with _capture.Traps(known.call if known else None):
                 outputs = module(*arguments, **keywords)
-                tree, found = OutputTree.of(outputs)
+                tree, found = OutputTree.of(outputs, batch_dims)
                 names = [name for name in tree.names if name]
                 batch = keywords if keywords else arguments
                 self._add(loss, "loss", outputs, batch, names, found)
@@ -188,11 +188,12 @@ def name_of_op(node):
     return ".".join(str(node.target).split(".")[:2])
 
 
-def trace(module, inputs: InputTree, example, training, loss=None, items=None, select=None, known=False):
+def trace(module, inputs: InputTree, example, training, batch_dims, loss=None, items=None, select=None, known=False):
     """Traces the module on an example in training or evaluation mode. The module stays as it is. Where the trace asks for
-    values, they are computed from the buffers that the module does not change. `known`: another trace of it did."""
+    values, they are computed from the buffers that the module does not change. `batch_dims`: Options.batch_dims. `known`:
+    another trace of it did."""
     arguments = [leaf.detach() for _, leaf in inputs.tensors_of(*example, "example")]
-    how = {"training": training, "loss": loss, "items": items, "select": select}
+    how = {"training": training, "batch_dims": batch_dims, "loss": loss, "items": items, "select": select}
     if not known:
         try:
             return _traced(module, inputs, arguments, None, **how)
@@ -209,7 +210,7 @@ def trace(module, inputs: InputTree, example, training, loss=None, items=None, s
         changing |= changed
 
 
-def _traced(module, inputs, arguments, known, training, loss, items, select):
+def _traced(module, inputs, arguments, known, training, batch_dims, loss, items, select):
     with _capture.capturing(module):
         if training and not module.training:
             module.train()
@@ -218,7 +219,7 @@ def _traced(module, inputs, arguments, known, training, loss, items, select):
         if training:
             check_layer_drop(module)
         made = []
-        program = _Program(module, inputs, loss, items, select, made, known)
+        program = _Program(module, inputs, batch_dims, loss, items, select, made, known)
         program.train(module.training) if not training else None
         exported = _exported(program, tuple(arguments), module)
         tree, names = made
@@ -368,14 +369,20 @@ def tensors_of(module, exported, trained):
                 raise UnsupportedOp("two parameters that share memory, but not the same elements",
                                     where=f"'{other[1]}' and '{name}'",
                                     remedy="Tie whole parameters (a.weight = b.weight), and transpose in forward")
-        found.append((name, tensor.detach().contiguous(), key if tensor.numel() else "", name in trained))
+        found.append((name, _numbers(tensor), key if tensor.numel() else "", name in trained))
     named = {name for name, _, _, _ in found}
     for program in exported:
         for name, tensor in program.constants.items():
             if isinstance(tensor, torch.Tensor) and name not in named:
                 named.add(name)
-                found.append((name, tensor.detach().contiguous(), "", False))
+                found.append((name, _numbers(tensor), "", False))
     return found
+
+
+def _numbers(tensor):
+    """A tensor as a program reads it: complex numbers as pairs in a last dimension."""
+    tensor = tensor.detach().resolve_conj()
+    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).contiguous()
 
 
 def _overlap(a, b):

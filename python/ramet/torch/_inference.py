@@ -46,4 +46,4 @@ def inference_model(module, example, options=None):
     changed = [name for name in TRAINING_ONLY if getattr(options, name) != getattr(Options(), name)]
     if changed:
         raise Error("options of training", where="inference_model", found=", ".join(changed))
-    return InferenceModel(source_of_inference(module, example), options)
+    return InferenceModel(source_of_inference(module, example, options), options)

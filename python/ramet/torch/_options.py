@@ -36,6 +36,9 @@ class Options:
     take memory for every micro-batch. Scalars are in `result.metrics` without being asked for."""
     moments: str = "f32"
     """Of the optimizer: "f32", or "bf16" (SGD, Adam, AdamW, LAMB), rounded stochastically: half the memory."""
+    batch_dims: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Which dimension counts the samples of an input or an output, where it is not the first: {name: dimension}, such as
+    {"src": 1, "tgt": 1, "output": 1} for a transformer or a recurrent layer without batch_first."""
     seed: int = 0
     """Of dropout and other random numbers."""
     lanes: int = 1
@@ -94,6 +97,9 @@ class Options:
                     "from names of inputs to numbers, or None")
         self._check("pad_last", self.pad_last is None or self.loss_mean is not None, "None without loss_mean: added samples "
                     "would count")
+        self._check("batch_dims", isinstance(self.batch_dims, Mapping) and all(
+            isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in self.batch_dims.values()),
+            "a dictionary from names of inputs and outputs to dimensions, 0 or more")
         self._check("memory", self.memory in ("", "low"), "'' or 'low'")
         if self.memory == "low":
             whole = self.micro_batches == 1 and not self.max_grad_norm and self.loss_scale is not None

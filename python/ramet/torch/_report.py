@@ -36,11 +36,12 @@ class Report:
         return "\n".join(lines)
 
 
-def supported(module, example, training=True):
-    """A report on a module, in training or evaluation mode; nothing is compiled, and nothing raises for what Ramet lacks."""
+def supported(module, example, training=True, batch_dims=None):
+    """A report on a module, in training or evaluation mode; nothing is compiled, and nothing raises for what Ramet lacks.
+    `batch_dims` as in Options."""
     try:
-        module, inputs = prepare(module, example)
-        traced = _export.trace(module, inputs, split_call(example), training)
+        module, inputs = prepare(module, example, batch_dims or {})
+        traced = _export.trace(module, inputs, split_call(example), training, batch_dims or {})
     except Error as error:
         return Report({}, {}, str(error))
     known = set(ramet.torch_operators()) | OWN

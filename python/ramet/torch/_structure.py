@@ -45,6 +45,16 @@ def plain(value):
     return as_tensor(value)
 
 
+def samples_first(tensor, dim):
+    """A tensor whose samples lie along `dim`, with them first. A program has all its tensors so."""
+    return tensor.movedim(dim, 0) if 0 < dim < tensor.dim() else tensor
+
+
+def samples_back(tensor, dim):
+    """The other way round."""
+    return tensor.movedim(0, dim) if 0 < dim < tensor.dim() else tensor
+
+
 def split_call(batch):
     """(positional arguments, keyword arguments) of a call on a batch."""
     if isinstance(batch, Mapping):
@@ -60,12 +70,14 @@ class InputTree:
 
     spec: pytree.TreeSpec
     names: tuple        # of all leaves
-    types: tuple        # (dtype, shape) of tensors, None for constants
+    types: tuple        # (dtype, shape with the samples first) of tensors, None for constants
     constants: tuple    # values of constants, None for tensors
     positional: int     # leaves of positional arguments
+    dims: tuple         # which dimension of a leaf counts the samples
 
     @staticmethod
-    def of(module, batch):
+    def of(module, batch, batch_dims):
+        """`batch_dims`: Options.batch_dims."""
         arguments, keywords = split_call(batch)
         keywords = {name: value for name, value in keywords.items()}
         names = _argument_names(module, arguments)
@@ -82,6 +94,7 @@ class InputTree:
             found_names.append(name)
             if isinstance(leaf, torch.Tensor):
                 _check_example(name, leaf)
+                leaf = samples_first(leaf, batch_dims.get(name, 0))
                 types.append((leaf.dtype, tuple(leaf.shape)))
                 constants.append(None)
             elif isinstance(leaf, CONSTANTS):
@@ -93,7 +106,8 @@ class InputTree:
                                     expected="tensors, arrays, numbers, texts and None, in dictionaries, tuples and lists",
                                     remedy="Take what forward needs out of the object, or make it in forward")
         positional = sum(1 for path, _ in leaves if path[0].idx == 0)
-        tree = InputTree(spec, tuple(found_names), tuple(types), tuple(constants), positional)
+        dims = tuple(batch_dims.get(name, 0) for name in found_names)
+        tree = InputTree(spec, tuple(found_names), tuple(types), tuple(constants), positional, dims)
         tree.check()
         return tree
 
@@ -107,12 +121,17 @@ class InputTree:
                 raise ShapeError("an input without dimensions", where=f"example['{name}']",
                                  expected="a first dimension that counts the samples",
                                  remedy="Give a number of Python for what is the same in every step")
+        for name, kind, dim in zip(self.names, self.types, self.dims):
+            if kind and dim >= len(kind[1]):
+                raise ShapeError("no such dimension", where=f"Options.batch_dims['{name}']", found=f"{dim}, of {list(kind[1])}",
+                                 expected=f"0 to {len(kind[1]) - 1}")
         sizes = {shape[0] for _, shape in tensors}
         if len(sizes) > 1 or 0 in sizes:
             raise ShapeError("inputs with different numbers of samples", where="example",
                              found=", ".join(f"{name} {list(shape)}" for name, shape in tensors),
                              expected="the same first dimension, the samples of a micro-batch, in all inputs",
-                             remedy="Make what does not count samples a buffer of the module, or compute it in forward")
+                             remedy="Say which dimension counts the samples (Options.batch_dims); make what does not count them a "
+                                    "buffer of the module, or compute it in forward")
 
     @property
     def samples(self):
@@ -127,11 +146,12 @@ class InputTree:
     def fill(self, tensors):
         """The call's arguments, with these tensors and the constants."""
         rest = iter(tensors)
-        leaves = [next(rest) if kind else constant for kind, constant in zip(self.types, self.constants)]
+        leaves = [samples_back(next(rest), dim) if kind else constant
+                  for kind, constant, dim in zip(self.types, self.constants, self.dims)]
         return pytree.tree_unflatten(leaves, self.spec)
 
     def tensors_of(self, arguments, keywords, where):
-        """The tensors of a call, checked against the example but for the number of samples."""
+        """The tensors of a call with the samples first, checked against the example but for the number of samples."""
         if len(arguments) == 1 and not keywords and isinstance(arguments[0], (Mapping, tuple, list)) and \
                 not (self.positional == 1 and isinstance(arguments[0], (tuple, list))):
             arguments, keywords = split_call(arguments[0])
@@ -142,7 +162,7 @@ class InputTree:
                              found=_names_text(arguments, keywords), expected=", ".join(self.names),
                              remedy=_missing_text(set(self.names), given) if not arguments else "")
         tensors = []
-        for name, kind, constant, leaf in zip(self.names, self.types, self.constants, leaves):
+        for name, kind, constant, dim, leaf in zip(self.names, self.types, self.constants, self.dims, leaves):
             if kind is None:
                 if isinstance(leaf, torch.Tensor) or leaf != constant:
                     raise ShapeError("another constant than the example's", where=f"{where}: {name}", found=repr(leaf),
@@ -150,7 +170,7 @@ class InputTree:
                                      remedy="Numbers of Python are compiled into the program. Pass a tensor for what "
                                             "changes")
                 continue
-            tensors.append((name, _checked(leaf, kind, f"{where}: {name}")))
+            tensors.append((name, _checked(leaf, kind, dim, f"{where}: {name}")))
         counts = {tensor.shape[0] for _, tensor in tensors}
         if len(counts) > 1:
             raise ShapeError("inputs with different numbers of samples", where=where,
@@ -204,16 +224,16 @@ def text_of_type(dtype, shape):
     return f"{str(dtype).removeprefix('torch.')}[{', '.join(str(size) for size in shape)}]"
 
 
-def _checked(leaf, kind, where):
-    """A tensor of a batch, in the example's type, contiguous, on the CPU."""
+def _checked(leaf, kind, dim, where):
+    """A tensor of a batch, in the example's type, the samples first, contiguous, on the CPU."""
     dtype, shape = kind
+    expected = text_of_type(dtype, (*shape[1:dim + 1], "samples", *shape[dim + 1:]))
     if isinstance(leaf, (bool, int, float)) or not isinstance(leaf, torch.Tensor):
-        raise ShapeError("no tensor or array", where=where, found=type(leaf).__name__,
-                         expected=text_of_type(dtype, ("samples", *shape[1:])))
+        raise ShapeError("no tensor or array", where=where, found=type(leaf).__name__, expected=expected)
+    given, leaf = leaf.shape, samples_first(leaf, dim)
     if tuple(leaf.shape[1:]) != shape[1:] or leaf.dim() != len(shape):
         raise ShapeError("a tensor of another shape than the example's", where=where,
-                         found=text_of_type(leaf.dtype, leaf.shape),
-                         expected=text_of_type(dtype, ("samples", *shape[1:])),
+                         found=text_of_type(leaf.dtype, given), expected=expected,
                          remedy="A program is compiled for one shape; pad the batch, or compile a second program")
     if leaf.dtype != dtype:
         widens = not dtype.is_floating_point and not leaf.dtype.is_floating_point and leaf.dtype != torch.bool and \
@@ -235,10 +255,11 @@ class OutputTree:
     names: list      # of tensors; None for other leaves
     others: list     # leaves that are no tensors
     left_out: list   # names of leaves that cannot leave a program, such as caches
+    dims: dict       # which dimension of an output counts the samples, where it is not the first
 
     @staticmethod
-    def of(outputs):
-        """(tree, tensors) of what a module returned."""
+    def of(outputs, batch_dims):
+        """(tree, tensors with the samples first) of what a module returned. `batch_dims`: Options.batch_dims."""
         leaves, spec = pytree.tree_flatten_with_path(outputs)
         names, others, tensors, left_out = [], [], [], []
         for path, leaf in leaves:
@@ -246,7 +267,7 @@ class OutputTree:
                 name = name_of(path) or "output"
                 names.append(f"output_{name}" if name[0].isdigit() else name)
                 others.append(None)
-                tensors.append(leaf)
+                tensors.append(samples_first(leaf, batch_dims.get(names[-1], 0)))
                 continue
             names.append(None)
             others.append(leaf if isinstance(leaf, CONSTANTS) else None)
@@ -254,9 +275,14 @@ class OutputTree:
                 left_out.append(name_of(path) or type(leaf).__name__)
         if len({name for name in names if name}) != len(tensors):
             raise Error("two outputs of one name", where="forward", found=", ".join(name for name in names if name))
-        return OutputTree(spec, names, others, left_out), tensors
+        return OutputTree(spec, names, others, left_out, dict(batch_dims)), tensors
+
+    def as_returned(self, name, tensor):
+        """An output of the program as the module returns it."""
+        return samples_back(tensor, self.dims.get(name, 0))
 
     def fill(self, tensors):
-        """The module's outputs, with tensors by name."""
-        leaves = [tensors.get(name) if name else other for name, other in zip(self.names, self.others)]
+        """The module's outputs, with tensors of the program by name."""
+        leaves = [self.as_returned(name, tensors[name]) if name in tensors else None if name else other
+                  for name, other in zip(self.names, self.others)]
         return pytree.tree_unflatten(leaves, self.spec)

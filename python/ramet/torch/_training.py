@@ -245,7 +245,8 @@ class TrainingModel:
     def _outputs_of(self, result, given):
         """Tensors that a step gives, without samples that were added to the batch."""
         tensors = {name: torch.as_tensor(array).to(self._output_types[name]) for name, array in result.outputs.items()}
-        return {name: tensor[:given] if given < self.samples_per_step == tensor.shape[0] else tensor
+        return {name: self._source.training.tree.as_returned(
+                    name, tensor[:given] if given < self.samples_per_step == tensor.shape[0] else tensor)
                 for name, tensor in tensors.items()}
 
     def __call__(self, *arguments, **keywords):

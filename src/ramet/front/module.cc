@@ -3,6 +3,7 @@
 #include <set>
 
 #include "ramet/base/error_types.h"
+#include "ramet/front/expand_complex.h"
 #include "ramet/front/importer.h"
 #include "ramet/front/model_support.h"
 #include "ramet/front/patterns.h"
@@ -90,6 +91,7 @@ class ModuleImport {
       if (*program) {
         check_types(**program);
         check_order(**program);
+        **program = expand_complex(std::move(**program));
         narrow_doubles(**program);
         if (program == &module_.training) record_statistics(**program);
         **program = fuse_patterns(std::move(**program));
@@ -97,13 +99,23 @@ class ModuleImport {
     evaluation_ = module_.evaluation ? &*module_.evaluation : &*module_.training;
   }
 
+  /// Whether steps may give an input of the program other values.
+  static bool may_change(const TracedProgram& program, const TracedInput& input) {
+    return input.kind == TracedInput::Kind::kUser || input.kind == TracedInput::Kind::kParameter ||
+           std::any_of(program.outputs.begin(), program.outputs.end(), [&](const TracedOutput& output) {
+             return output.kind == TracedOutput::Kind::kBufferMutation && output.target == input.target;
+           });
+  }
+
   void check_types(const TracedProgram& program) const {
     for (const TracedInput& input : program.inputs) {
       const auto type = program.types.find(input.value);
       if (type == program.types.end()) refuse("an input of the program has no type", "'" + input.target + "'");
-      if (program.complex.count(input.value))
-        refuse("complex tensors are not supported as inputs, parameters and buffers", "'" + input.target + "'", "",
-               "Give real and imaginary parts as two tensors");
+      if (program.complex.count(input.value) && may_change(program, input))
+        refuse("complex tensors are not supported as inputs, as parameters, and as buffers that change",
+               "'" + input.target + "'", "",
+               "Keep real and imaginary parts as one tensor (torch.view_as_real), and "
+               "take torch.view_as_complex of it in forward");
       const bool parameter = input.kind == TracedInput::Kind::kParameter;
       const DType dtype = type->second.dtype;
       if (parameter && dtype != DType::kF32)
