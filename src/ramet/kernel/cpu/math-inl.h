@@ -272,16 +272,44 @@ HWY_INLINE V Rsqrt(D d, V x) {
   return hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x));
 }
 
-/// Sine (turn 0) or cosine (turn 1): 1.6 ulp. Arguments are reduced by quarter turns in double, lane by lane.
+/// reduce_quarter_turns of every lane, with its bits.
+template <class D, class V>
+HWY_INLINE V ReduceQuarterTurns(D d, V x, hn::VFromD<hn::RebindToSigned<D>>& quarters) {
+  const hn::RebindToSigned<D> di;
+#if HWY_TARGET != HWY_SCALAR
+  if (hn::AllTrue(d, hn::Lt(hn::Abs(x), hn::Set(d, 0x1p24f)))) {
+    const hn::Half<D> half;
+    const hn::Rebind<double, hn::Half<D>> dd;
+    const hn::Rebind<int32_t, hn::Half<D>> half_int;
+    const auto turns = [&](auto wide) HWY_ATTR {  // the nearest whole number of them: no room for a fraction
+      const auto shift = hn::Set(dd, 0x1.8p52);
+      return hn::Sub(hn::Add(hn::Mul(wide, hn::Set(dd, 0.63661977236758134)), shift), shift);
+    };
+    const auto rest = [&](auto wide, auto n) HWY_ATTR {
+      const auto high = hn::Sub(wide, hn::Mul(n, hn::Set(dd, 0x1.921fb54p+0)));
+      return hn::DemoteTo(half, hn::Sub(high, hn::Mul(n, hn::Set(dd, 0x1.10b4611a62633p-30))));
+    };
+    const auto low = hn::PromoteTo(dd, hn::LowerHalf(half, x)), high = hn::PromoteTo(dd, hn::UpperHalf(half, x));
+    const auto low_turns = turns(low), high_turns = turns(high);
+    quarters = hn::Combine(di, hn::DemoteTo(half_int, high_turns), hn::DemoteTo(half_int, low_turns));
+    return hn::Combine(d, rest(high, high_turns), rest(low, low_turns));
+  }
+#endif
+  HWY_ALIGN float value[hn::MaxLanes(d)];
+  HWY_ALIGN int32_t lane_quarters[hn::MaxLanes(d)];
+  hn::Store(x, d, value);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) value[i] = reduce_quarter_turns(value[i], &lane_quarters[i]);
+  quarters = hn::Load(di, lane_quarters);
+  return hn::Load(d, value);
+}
+
+/// Sine (turn 0) or cosine (turn 1): 1.6 ulp. Arguments are reduced by quarter turns in double.
 template <class D, class V>
 HWY_INLINE V SineTurned(D d, V x, int turn) {
   const hn::RebindToSigned<D> di;
-  HWY_ALIGN float value[hn::MaxLanes(d)], rest[hn::MaxLanes(d)];
-  HWY_ALIGN int32_t quarters[hn::MaxLanes(d)];
-  hn::Store(x, d, value);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) rest[i] = reduce_quarter_turns(value[i], &quarters[i]);
-  const V r = hn::Load(d, rest);
-  const auto quarter = hn::Add(hn::Load(di, quarters), hn::Set(di, turn));
+  hn::VFromD<decltype(di)> quarters;
+  const V r = ReduceQuarterTurns(d, x, quarters);
+  const auto quarter = hn::Add(quarters, hn::Set(di, turn));
   const V z = hn::Mul(r, r);
   const V sine = hn::MulAdd(hn::Mul(z, r),
                             Polynomial(d, z, -0x1.555556p-3f, 0x1.111176p-7f, -0x1.a05b8ap-13f, 0x1.7cbfd4p-19f), r);

@@ -355,12 +355,9 @@ HWY_INLINE V Hypot(D d, V a, V b) {
 template <class D, class V>
 HWY_INLINE V Tan(D d, V x) {
   const hn::RebindToSigned<D> di;
-  HWY_ALIGN float value[hn::MaxLanes(d)], rest[hn::MaxLanes(d)];
-  HWY_ALIGN int32_t quarters[hn::MaxLanes(d)];
-  hn::Store(x, d, value);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) rest[i] = reduce_quarter_turns(value[i], &quarters[i]);
-  const V r = hn::Load(d, rest);
-  const auto odd = hn::RebindMask(d, hn::Ne(hn::And(hn::Load(di, quarters), hn::Set(di, 1)), hn::Zero(di)));
+  hn::VFromD<decltype(di)> quarters;
+  const V r = ReduceQuarterTurns(d, x, quarters);
+  const auto odd = hn::RebindMask(d, hn::Ne(hn::And(quarters, hn::Set(di, 1)), hn::Zero(di)));
   const V turned = hn::IfThenElse(odd, hn::Set(d, 1.0f), hn::Zero(d));
   const V result = InWide(d, r, turned, [](auto dd, auto a, auto b) HWY_ATTR {
     const auto turn = hn::Mul(a, hn::Set(dd, 1 / kPi));
