@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <map>
 
 #include "ramet/base/rng.h"
 #include "ramet/graphs/read.h"
 #include "ramet/graphs/transform.h"
+#include "ramet/recipe/event_predictor.h"
 #include "ramet/recipe/link_scores.h"
 #include "ramet/recipe/prepare.h"
 #include "support/errors.h"
@@ -74,8 +77,9 @@ TEST_F(TemporalNets, HaveTheSameBitsOnEveryLayoutThatKeepsTheChain) {
   EXPECT_TRUE(std::isfinite(expected.losses.back()));
   EXPECT_NE(expected.losses.front(), expected.losses.back());
   for (const std::string layout :
-       {"p=1", "t=2", "phases=1", "phases=1 offload=optimizer", "phases=1 offload=weights,optimizer", "recompute=cheap",
-        "recompute=layer", "recompute=all", "t=2 recompute=layer", "t=2 phases=1", "t=2 phases=1 offload=optimizer"})
+       {"p=1", "t=2", "t=1x2", "phases=1", "phases=1 offload=optimizer", "phases=1 offload=weights,optimizer",
+        "offload=grads,activations", "recompute=cheap", "recompute=layer", "recompute=all", "t=2 recompute=layer",
+        "t=2 phases=1", "t=2 phases=1 offload=optimizer"})
     for (const int threads : {1, 2}) {
       SCOPED_TRACE(layout + ", threads " + std::to_string(threads));
       expect_same(train(recipe(), layout, kSteps, threads), expected);
@@ -136,6 +140,60 @@ TEST_F(TemporalNets, AnEvaluationChangesNothing) {
     EXPECT_EQ(asked.evaluate(), first);
   }
   EXPECT_EQ(plain.weights_hash(), asked.weights_hash());
+}
+
+TEST_F(TemporalNets, LearnWhichEventsComeNext) {
+  Training training = make_training(prepare(recipe({"data.events.held_out=test", "train.epochs=30"})), {.threads = 1});
+  training.initialize();
+  const Numbers before = training.evaluate();
+  train_steps(training, 210);
+  const Numbers after = training.evaluate();
+  EXPECT_GT(number_of(after, "average_precision"), number_of(before, "average_precision") + 0.1);
+  EXPECT_GT(number_of(after, "test_average_precision"), 0.7);
+  EXPECT_GT(number_of(after, "roc_auc"), 0.7);
+  // What EdgeBank says does not depend on weights.
+  EXPECT_EQ(number_of(after, "edgebank_precision"), number_of(before, "edgebank_precision"));
+  EXPECT_GT(number_of(after, "edgebank_precision"), 0.5);
+}
+
+template <typename T>
+std::vector<T> elements(const NamedTensor& tensor) {
+  std::vector<T> made(tensor.bytes.size() / sizeof(T));
+  std::memcpy(made.data(), tensor.bytes.data(), tensor.bytes.size());
+  return made;
+}
+
+TEST_F(TemporalNets, PredictionsHaveTheScoresOfAnEvaluation) {
+  Preparation ready = prepare(recipe({"data.events.held_out=test"}));
+  const Recipe complete = ready.recipe;
+  Training training = make_training(std::move(ready), {.threads = 1});
+  training.initialize();
+  const Numbers wanted = train_steps(training, 7).evaluation;
+  const std::filesystem::path checkpoint = training.save(folder_.path() / "checkpoints", 3);
+  for (const std::string layout : {"p=1", "t=2"}) {
+    EventPredictor predictor(complete, parse_layout(layout, "the test"), {.threads = 1});
+    predictor.predictor().load(Checkpoint(checkpoint));
+    const std::vector<NamedTensor> rows = predictor.predict();
+    std::map<std::string, NamedTensor> named;
+    for (const NamedTensor& row : rows) named[row.name] = row;
+    const auto event = elements<int64_t>(named["event"]);
+    const auto part = elements<uint8_t>(named["part"]);
+    const auto score = elements<float>(named["score"]), negative = elements<float>(named["negative_score"]);
+    ASSERT_GT(event.size(), 50u);
+    EXPECT_EQ(event.back(), 199);
+    EXPECT_EQ(event.front() + std::ssize(event), 200);
+    std::map<int, std::pair<double, double>> found;  // of a part: the sum over its batches, and their number
+    for (size_t begin = 0, end = 0; begin < event.size(); begin = end) {
+      LinkScores scores;
+      for (; end < event.size() && end < begin + 20 && part[end] == part[begin]; ++end)
+        scores.right.push_back(score[end]), scores.wrong.push_back(negative[end]);
+      found[part[begin]].first += average_precision(scores), ++found[part[begin]].second;
+    }
+    EXPECT_DOUBLE_EQ(found[1].first / found[1].second, number_of(wanted, "average_precision"));
+    EXPECT_DOUBLE_EQ(found[2].first / found[2].second, number_of(wanted, "test_average_precision"));
+  }
+  EXPECT_THAT(error_of([&] { EventPredictor(prepare(recipe({"data.events.split="})).recipe, {}, {.threads = 1}); }),
+              HasSubstr("no part of the events is held out"));
 }
 
 TEST_F(TemporalNets, BadRecipesAreNamed) {

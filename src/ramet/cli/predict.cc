@@ -10,6 +10,7 @@
 #include "ramet/data/arrays.h"
 #include "ramet/model/array_file.h"
 #include "ramet/recipe/array_predictor.h"
+#include "ramet/recipe/event_predictor.h"
 #include "ramet/recipe/graph_predictor.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/knowledge.h"
@@ -228,20 +229,23 @@ int predict_arrays(const Subject& subject, const PredictArguments& arguments, co
   return 0;
 }
 
-/// What a network for graphs answers for the held-out part of its data.
-int predict_graphs(const Subject& subject, const PredictArguments& arguments, const Session& session) {
+/// What a network for graphs (GraphPredictor), or for events in time (EventPredictor), answers for the held-out part of
+/// its data.
+template <typename PartPredictor>
+int predict_part(const std::string& data, const Subject& subject, const PredictArguments& arguments,
+                 const Session& session) {
   if (arguments.task.out.empty())
     throw Error({.what = "no file of arrays to write",
                  .where = "predict",
                  .expected = "--out FILE",
-                 .remedy = "`ramet predict RUN --out answers.npz --set data.graphs.held_out=test`"});
+                 .remedy = "`ramet predict RUN --out answers.npz --set " + data + ".held_out=test`"});
   if (!arguments.texts.empty() || !arguments.arrays.empty())
-    throw Error({.what = "a network for graphs reads the graph set of its recipe",
+    throw Error({.what = "the network reads the graph set of its recipe",
                  .where = "predict",
                  .found = arguments.arrays.empty() ? "a text" : "--in",
-                 .remedy = "Name another set by --set data.graphs.set=FILE"});
-  GraphPredictor predictor(complete_recipe(subject.recipe), prediction_layout(subject.recipe, arguments),
-                           arguments.where(session.mpi.get()));
+                 .remedy = "Name another set by --set " + data + ".set=FILE"});
+  PartPredictor predictor(complete_recipe(subject.recipe), prediction_layout(subject.recipe, arguments),
+                          arguments.where(session.mpi.get()));
   load_states(predictor.predictor(), arguments, subject);
   const std::vector<NamedTensor> results = predictor.predict();
   if (!session.leads()) return 0;
@@ -328,7 +332,10 @@ int predict(PredictArguments arguments, Session& session) {
   const Subject subject = find_subject(arguments.subject, arguments);
   join_job(session);
   if (subject.recipe.is_task()) return session.leads() ? predict_task(subject, arguments.task, arguments, session) : 0;
-  if (subject.recipe.data.kind == "graphs") return predict_graphs(subject, arguments, session);
+  if (subject.recipe.data.kind == "graphs")
+    return predict_part<GraphPredictor>("data.graphs", subject, arguments, session);
+  if (subject.recipe.data.kind == "events")
+    return predict_part<EventPredictor>("data.events", subject, arguments, session);
   if (kind_of(subject.recipe).answers_queries()) {
     arguments.texts.insert(arguments.texts.end(), arguments.prompts.begin(), arguments.prompts.end());
     return answer_queries(subject, arguments, session);
@@ -355,8 +362,8 @@ void add_predict(CLI::App& app, Session& session) {
       app.add_subcommand("predict",
                          "Fill the [MASK]s of texts (bert), continue texts (gpt2), answer a task's "
                          "file, give the results of a network for images or of a model file for arrays, the answers of "
-                         "a network for graphs for the held-out part of its data, or the likeliest entities for "
-                         "triples of a knowledge graph");
+                         "a network for graphs or for events in time for the held-out part of its data, or the "
+                         "likeliest entities for triples of a knowledge graph");
   command
       ->add_option(
           "subject", arguments->subject,
@@ -369,9 +376,10 @@ void add_predict(CLI::App& app, Session& session) {
       ->take_all()
       ->allow_extra_args(false);
   command
-      ->add_option("--out", arguments->task.out,
-                   "tasks: write the answers here, in the task's public format; images, model files and graphs: the "
-                   "results, as .npz")
+      ->add_option(
+          "--out", arguments->task.out,
+          "tasks: write the answers here, in the task's public format; images, model files, graphs and events: "
+          "the results, as .npz")
       ->type_name("FILE");
   command
       ->add_option(

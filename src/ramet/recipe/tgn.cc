@@ -1,12 +1,8 @@
 // Recipes of temporal graph networks.
-#include <algorithm>
-#include <cmath>
-
 #include "ramet/base/error.h"
-#include "ramet/graphs/events.h"
 #include "ramet/layout/layout.h"
-#include "ramet/model/tgn.h"
 #include "ramet/recipe/arrays.h"
+#include "ramet/recipe/event_data.h"
 #include "ramet/recipe/keys.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/lengths.h"
@@ -18,82 +14,9 @@ namespace ramet::recipe {
 namespace {
 
 using graphs::EventGraph;
-using graphs::EventOptions;
 using graphs::EventRange;
 using graphs::EventRoom;
 using graphs::EventSource;
-using graphs::EventUse;
-
-/// The data of a recipe: samples to train on and, where a part is held out, to evaluate on, in one room.
-struct OpenedEvents {
-  std::shared_ptr<const EventGraph> graph;
-  std::shared_ptr<const EventSource> train, held_out;
-  bool exact = false;  ///< whether the room is the least that fits
-
-  TgnTask task(const Recipe& recipe) const {
-    return {.room = train->room(),
-            .nodes = graph->nodes(),
-            .batch = recipe.data.events.batch,
-            .message_width = graph->message_width(),
-            .seed = recipe.train.seed};
-  }
-};
-
-bool evaluates(const Recipe& recipe, const EventGraph& graph) {
-  return !recipe.data.events.split.empty() && graph.has_part(recipe.data.events.held_out);
-}
-
-/// Room for every sample of the run: the exact maximum where the run's epochs are known.
-EventRoom room_of(const Recipe& recipe, const EventGraph& graph, const EventOptions& options) {
-  if (!recipe.train.epochs) return EventSource::most_room(graph, options);
-  const int64_t samples = (graph.part("train").size() + options.batch - 1) / options.batch;
-  // The last step may go beyond the last epoch.
-  const int64_t trained = static_cast<int64_t>(std::ceil(*recipe.train.epochs)) * samples + recipe.train.accumulation;
-  EventRoom room = EventSource::room_of(graph, options, EventUse::kTrain, "", trained);
-  // Of all that may be evaluated, so that the room does not depend on which part is.
-  const std::string last = graph.has_part("test") ? "test" : "validation";
-  if (recipe.data.events.split.empty() || !graph.has_part(last)) return room;
-  const int64_t held_out = graph.events() - graph.part("train").end;
-  const EventRoom more = EventSource::room_of(graph, options, EventUse::kEvaluate, last, held_out / options.batch + 2);
-  for (int64_t EventRoom::* const part :
-       {&EventRoom::members, &EventRoom::others, &EventRoom::neighbors, &EventRoom::edges})
-    room.*part = std::max(room.*part, more.*part);
-  return room;
-}
-
-OpenedEvents open_events(const Recipe& recipe) {
-  const auto& data = recipe.data.events;
-  if (data.set.empty())
-    throw Error({.what = "a temporal graph network needs a graph set of events",
-                 .where = recipe.where("data.events.set"),
-                 .remedy = "Make one with `ramet graphs prepare events`"});
-  const auto set = for_key(recipe, "data.events.set",
-                           [&] { return std::make_shared<const graphs::GraphSet>(graphs::GraphSet::open(data.set)); });
-  OpenedEvents opened;
-  opened.graph =
-      for_key(recipe, "data.events.split", [&] { return std::make_shared<const EventGraph>(set, data.split); });
-  const EventOptions options{
-      .batch = data.batch,
-      .recent = data.recent,
-      .negatives = data.negatives == "strict" ? graphs::Negatives::kStrict : graphs::Negatives::kRandom,
-      .seed = static_cast<uint64_t>(recipe.train.seed)};
-  const EventRoom room = room_of(recipe, *opened.graph, options);
-  opened.exact = recipe.train.epochs.has_value();
-  opened.train = for_key(recipe, "data.events.negatives", [&] {
-    return std::make_shared<const EventSource>(opened.graph, options, EventUse::kTrain, "", room);
-  });
-  if (evaluates(recipe, *opened.graph))
-    opened.held_out = for_key(recipe, "data.events.held_out", [&] {
-      return std::make_shared<const EventSource>(opened.graph, options, EventUse::kEvaluate, data.held_out, room);
-    });
-  return opened;
-}
-
-TgnConfig config_of(const Recipe& recipe) {
-  const auto& tgn = recipe.model.tgn;
-  return {
-      .memory = tgn.memory, .time = tgn.time, .embedding = tgn.embedding, .heads = tgn.heads, .dropout = tgn.dropout};
-}
 
 std::string remark_of(const OpenedEvents& opened, const EventRoom& room) {
   return "batches of events: room for " + std::to_string(room.members) + " nodes of events, " +
@@ -205,8 +128,9 @@ class TgnKind final : public RecipeKind {
       Workload& workload = made.workload;
       workload.train = opened.train;
       workload.units = {.name = "events", .per_sample = made.recipe.data.events.batch};
-      const TgnTask task = opened.task(made.recipe);
-      workload.model = for_key(made.recipe, "model.tgn.heads", [&] { return build_tgn(config_of(made.recipe), task); });
+      const TgnTask task = opened.task_of(made.recipe);
+      workload.model =
+          for_key(made.recipe, "model.tgn.heads", [&] { return build_tgn(tgn_config_of(made.recipe), task); });
       workload.remarks.push_back(remark_of(opened, task.room));
       if (opened.held_out) workload.evaluator = std::make_unique<LinkEvaluator>(opened.held_out);
       settle_epochs(made.recipe, *workload.train);
@@ -216,7 +140,7 @@ class TgnKind final : public RecipeKind {
 
   Model build_model(const Recipe& recipe) const override {
     const OpenedEvents opened = open_events(recipe);
-    return for_key(recipe, "model.tgn.heads", [&] { return build_tgn(config_of(recipe), opened.task(recipe)); });
+    return for_key(recipe, "model.tgn.heads", [&] { return build_tgn(tgn_config_of(recipe), opened.task_of(recipe)); });
   }
 
   Error without_samples(const Recipe& recipe, bool held_out) const override {
