@@ -3,7 +3,7 @@
 
 usage: scripts/layouts.py [--build DIR] [--quick] [--only TEXT] [--model TEXT] [--keep]
 
-Trains narrow networks for images, for graphs and of LSTM layers, embeddings of a knowledge graph, and small BERT and GPT-2 models (f32, bf16 and f16, f16 and f8 under unit scaling, also with all states held in 16 bits,
+Trains narrow networks for images, for graphs, for events in time and of LSTM layers, embeddings of a knowledge graph, and small BERT and GPT-2 models (f32, bf16 and f16, f16 and f8 under unit scaling, also with all states held in 16 bits,
 dropout, clipping, every optimizer for large batches, packed rows) for a few steps on one device, then on
 every layout of the list, on threads and on MPI ranks, and compares hashes of the weights; the loss of every step must have
 equal bits too, and every device's arena the planned size. Exit status 1 at the end if one differs; its first
@@ -122,6 +122,13 @@ SHARDED = {
 }
 for settings in (EMBEDDINGS | SHARDED).values():
     settings |= {"data.kind": "triples", "data.triples.set": "triples.safetensors"}
+# A memory that is chained from micro-batch to micro-batch: replicas, lanes and larger micro-batches would break the chain.
+EVENTS = {
+    "tgn-f32-adam": {"model.kind": "tgn", "model.tgn.memory": 16, "model.tgn.time": 8, "model.tgn.embedding": 32, "model.tgn.heads": 8,
+                     "data.kind": "events", "data.events.set": "events.safetensors", "data.events.batch": 24, "data.events.recent": 4,
+                     "train.precision": "f32", "train.optimizer.kind": "adam", "train.lanes": 1, "train.micro_batch": 1,
+                     "train.accumulation": 2, "train.chunks": 8},
+}
 COMMON = {
     "data.kind": "synthetic",
     "train.steps": STEPS,
@@ -194,6 +201,16 @@ SHARD_LAYOUTS = [
     ("g=2 r=2 rts=optimizer", 0), ("g=2 r=2 rts=weights,grads,optimizer", 0), ("g=4 r=2 rts=optimizer offload=optimizer", 0),
     ("g=2", 2), ("g=4", 4), ("g=8", 4), ("g=2 r=2", 4), ("g=4", 2),
 ]
+# One layer: no pipelines.
+CHAIN_LAYOUTS = [
+    ("threads=2", 0), ("t=2", 0), ("t=4", 0), ("t=8", 0), ("t=1x2", 0), ("t=2x2", 0), ("t=4x2", 0), ("phases=1", 0),
+    ("recompute=cheap", 0), ("recompute=layer", 0), ("recompute=all", 0), ("offload=optimizer", 0), ("offload=weights", 0),
+    ("offload=grads", 0), ("offload=activations", 0), ("offload=optimizer streaming=STREAM", 0),
+    ("offload=weights,grads,optimizer,activations streaming=STREAM", 0), ("t=2 phases=1", 0), ("t=2 recompute=layer", 0),
+    ("t=4 recompute=all", 0), ("t=2 offload=optimizer", 0), ("t=4 offload=weights,optimizer streaming=STREAM", 0),
+    ("t=2x2 recompute=all offload=weights,grads,optimizer", 0), ("t=2", 2), ("t=4", 2), ("t=4", 4), ("t=2x2", 4),
+    ("t=2 recompute=layer offload=optimizer", 2),
+]
 ODD = [
     ("t=2", 0), ("t=4", 0), ("t=8", 0), ("t=4x2", 0), ("t=4 sequence=true", 0), ("p=2 t=2 r=2", 4),
     ("t=4 phases=4 recompute=layer offload=weights,grads,optimizer,activations streaming=STREAM", 0),
@@ -234,17 +251,27 @@ class Matrix:
         subprocess.run([str(self.program), "graphs", "prepare", "triples", str(folder), "--out", str(self.work / "triples.safetensors")],
                        check=True, stdout=subprocess.DEVNULL)
 
+    def make_events(self):
+        """A graph set of 400 events among 40 nodes; some are held out."""
+        draw = random.Random(5)
+        lines = [f"{draw.randrange(40)} {draw.randrange(40)} {number // 3} {draw.random():.3f}\n" for number in range(400)]
+        (self.work / "events.txt").write_text("".join(lines))
+        subprocess.run([str(self.program), "graphs", "prepare", "events", "events.txt", "--out", "events.safetensors", "--apply",
+                        "split-by-time=70:15:15"], cwd=self.work, check=True, stdout=subprocess.DEVNULL)
+
     def recipe(self, model, size):
         """The file of a recipe."""
         path = self.work / f"{model}-{size}.toml"
         if path.exists():
             return path
-        settings = {**COMMON, **(OF_GRAPHS if model in GRAPHS else {}), **(MODELS | NETWORKS | GRAPHS | EMBEDDINGS | SHARDED)[model]}
+        settings = {**COMMON, **(OF_GRAPHS if model in GRAPHS else {}), **(MODELS | NETWORKS | GRAPHS | EMBEDDINGS | SHARDED | EVENTS)[model]}
         if model in GRAPHS:
             self.prepare_molecules()
         if model in EMBEDDINGS | SHARDED:
             self.make_triples()
-        if size == "own":
+        if model in EVENTS:
+            self.make_events()
+        elif size == "own":
             settings |= {"train.lanes": 8, "train.chunks": 4, "train.accumulation": 8}
         else:
             settings |= {"data.sequence_length": 24, **SIZES[size]}
@@ -336,7 +363,8 @@ class Matrix:
             return [(next(models), "eight", *each) for each in QUICK] + [(next(networks), "own", *each) for each in QUICK]
         return [(model, "own", *each) for model in (*NETWORKS, *GRAPHS) for each in NETWORK_LAYOUTS] + [
             (model, "own", *each) for model in EMBEDDINGS for each in EMBEDDING_LAYOUTS] + [
-            (model, "own", *each) for model in SHARDED for each in SHARD_LAYOUTS] + [(model, size, *each) for size, layouts in (("eight", EIGHT), ("odd", ODD), ("six", SIX))
+            (model, "own", *each) for model in SHARDED for each in SHARD_LAYOUTS] + [
+            (model, "own", *each) for model in EVENTS for each in CHAIN_LAYOUTS] + [(model, size, *each) for size, layouts in (("eight", EIGHT), ("odd", ODD), ("six", SIX))
                 for model in (MODELS if size == "eight" else list(MODELS)[:ALL_SIZES]) for each in layouts]
 
 
