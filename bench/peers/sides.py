@@ -10,6 +10,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 
 PEERS = ["torch eager", "torch compiled"]
@@ -24,10 +25,10 @@ def first_processors(threads):
     return set(own[:threads])
 
 
-def objects(command, processors=None, bound=True):
-    """The JSON objects that the command prints, a line each. Without processors it runs on all that there are. `bound`:
-    the threads of OpenMP, which PyTorch uses, are bound each to a processor. OpenMP binds the main thread, too, and threads
-    of other libraries that it makes would share its processor."""
+def stream(command, processors=None, bound=True):
+    """The JSON objects that the command prints, a line each, as they come. Without processors it runs on all that there are.
+    `bound`: the threads of OpenMP, which PyTorch uses, are bound each to a processor. OpenMP binds the main thread, too, and
+    threads of other libraries that it makes would share its processor."""
     environment, limit = dict(os.environ), None
     if processors:
         if str(command[0]) == sys.executable:  # PyTorch
@@ -36,10 +37,19 @@ def objects(command, processors=None, bound=True):
             environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(ROOT / "build/inductor"))
         limit = lambda: os.sched_setaffinity(0, processors)
     words = [str(word) for word in command]
-    result = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, preexec_fn=limit)
-    if result.returncode != 0:
-        sys.exit(f"{' '.join(words)} failed:\n{result.stderr[-2000:]}")
-    return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+    with tempfile.TemporaryFile("w+") as said:
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=said, text=True, cwd=ROOT, env=environment, preexec_fn=limit) as side:
+            for line in side.stdout:
+                if line.startswith("{"):
+                    yield json.loads(line)
+        if side.returncode != 0:
+            said.seek(0)
+            sys.exit(f"{' '.join(words)} failed:\n{said.read()[-2000:]}")
+
+
+def objects(command, processors=None, bound=True):
+    """All of them."""
+    return list(stream(command, processors, bound))
 
 
 def run(command, processors, bound=True):
