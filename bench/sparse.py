@@ -36,7 +36,7 @@ def variants(args):
     """The runs by name: settings beside those of all runs."""
     every = max(1, args.steps // args.updates)
     sparse = {"sparse.weights": WEIGHTS[args.model], "sparse.density": args.density}
-    moving = sparse | {"sparse.every": every, "sparse.prune_ratio": 0.5}
+    moving = sparse | {"sparse.every": every, "sparse.prune_ratio": 0.5, "sparse.until": args.until}
     return {
         "dense": {"model.layers": 2, "model.hidden": 128, "model.heads": 2},
         "static 1": sparse,
@@ -53,11 +53,54 @@ def operations(layers, hidden, density=1.0, length=LENGTH):
     return 6 * length * density * 12 * layers * hidden ** 2 + 12 * layers * length ** 2 * hidden
 
 
+class Trainings:
+    """Runs of `ramet train`. One that was interrupted goes on from its checkpoint; all stop when the seconds are over."""
+
+    def __init__(self, ramet, threads, seconds):
+        self.ramet, self.threads, self.until = ramet, threads, time.monotonic() + seconds
+
+    def finish(self, folder, start):
+        """The log of a run in this folder that is done, which `start`, a recipe and its settings, begins; None when the time
+        is up before."""
+        log, problems = (folder.parent / (folder.name + ending) for ending in (".jsonl", ".errors"))
+        if not any(map(self.is_end, self.lines(log))):
+            if time.monotonic() >= self.until:
+                return None
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            if any(folder.glob("checkpoints/*")):
+                words = ["--resume", folder]
+            else:
+                shutil.rmtree(folder, ignore_errors=True)  # of a run that was stopped before its first checkpoint
+                words = [*start, "--run", folder]
+            command = [self.ramet, "train", *words, "--threads", self.threads, "--json"]
+            with log.open("a") as out, problems.open("w") as errors:
+                work = subprocess.Popen([str(word) for word in command], stdout=out, stderr=errors, cwd=ROOT)
+                try:
+                    status = work.wait(None if math.isinf(self.until) else max(5, self.until - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    work.send_signal(signal.SIGINT)
+                    status = work.wait()
+            if status != 0:
+                sys.exit(f"{folder.name} failed:\n{problems.read_text()[-2000:]}")
+        lines = self.lines(log)
+        return lines if any(map(self.is_end, lines)) else None
+
+    @staticmethod
+    def lines(file):
+        return [json.loads(line) for line in file.read_text().splitlines() if line.startswith("{")] if file.exists() else []
+
+    @staticmethod
+    def is_end(line):
+        return line.get("event") == "end" and line.get("status") == "done"
+
+
 class Bench:
     def __init__(self, args):
-        self.args, self.until = args, time.monotonic() + args.seconds
-        self.folder = ROOT / "build/sparse" / f"{args.model}-{args.vocabulary}-{args.steps}-{args.density:g}"
+        self.args = args
+        name = f"{args.model}-{args.vocabulary}-{args.steps}-{args.density:g}" + (f"-until-{args.until:g}" if args.until < 1 else "")
+        self.folder = ROOT / "build/sparse" / name
         self.ramet = args.build / "ramet"
+        self.trainings = Trainings(self.ramet, args.threads, args.seconds)
 
     def corpus(self):
         """The demo's text with a vocabulary of the model's kind."""
@@ -91,43 +134,14 @@ class Bench:
     def train(self, name, variant, rate, seed, steps=None):
         """The run's end and its steps; None when the time is up before. `steps`: of the run, where it is not a whole one."""
         folder = self.folder / f"{name.replace(', ', '-').replace(' ', '-')}-{rate:g}-{seed}"
-        log, problems = (folder.parent / (folder.name + ending) for ending in (".jsonl", ".errors"))
-        lines = self.lines(log)
-        if not any(map(self.is_end, lines)):
-            if time.monotonic() >= self.until:
-                return None
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            words = [f"--set={key}={value}" for key, value in self.settings(variant, rate, seed, steps or self.args.steps).items()]
-            if any(folder.glob("checkpoints/*")):
-                start = ["--resume", folder]
-            else:
-                shutil.rmtree(folder, ignore_errors=True)  # of a run that was stopped before its first checkpoint
-                start = [EXAMPLES[self.args.model], *words, "--run", folder]
-            command = [self.ramet, "train", *start, "--threads", self.args.threads, "--json"]
-            with log.open("a") as out, problems.open("w") as errors:
-                work = subprocess.Popen([str(word) for word in command], stdout=out, stderr=errors, cwd=ROOT)
-                try:
-                    status = work.wait(None if math.isinf(self.until) else max(5, self.until - time.monotonic()))
-                except subprocess.TimeoutExpired:
-                    work.send_signal(signal.SIGINT)
-                    status = work.wait()
-            if status != 0:
-                sys.exit(f"{name} failed:\n{problems.read_text()[-2000:]}")
-            lines = self.lines(log)
-            if not any(map(self.is_end, lines)):
-                return None
-        end = next(filter(self.is_end, lines))
+        words = [f"--set={key}={value}" for key, value in self.settings(variant, rate, seed, steps or self.args.steps).items()]
+        lines = self.trainings.finish(folder, [EXAMPLES[self.args.model], *words])
+        if lines is None:
+            return None
+        end = next(filter(Trainings.is_end, lines))
         steps = sorted({line["step"]: line for line in lines if line.get("event") == "step"}.items())
         return {"name": name, "rate": rate, "seed": seed, "loss": end["held_out_loss"], "folder": folder,
                 "seconds": sum(line["step_seconds"] for _, line in steps), "steps": [line for _, line in steps]}
-
-    @staticmethod
-    def lines(file):
-        return [json.loads(line) for line in file.read_text().splitlines() if line.startswith("{")] if file.exists() else []
-
-    @staticmethod
-    def is_end(line):
-        return line.get("event") == "end" and line.get("status") == "done"
 
 
 def student_tail(t, degrees):
@@ -278,6 +292,7 @@ def main():
     parser.add_argument("--from-seed", type=int, default=1, help="the first one, so that several processes may share the work")
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--updates", type=int, default=80, help="changes of the patterns in a run")
+    parser.add_argument("--until", type=float, default=1.0, help="share of the steps after which patterns stay as they are")
     parser.add_argument("--density", type=float, default=0.1)
     parser.add_argument("--densities", type=float, nargs="*", default=[], help="further densities of a static and a dynamic run")
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-3, 2e-3, 4e-3], help="of which the best is taken")

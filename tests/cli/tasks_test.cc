@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/process.h"
 #include "ramet/base/file.h"
@@ -167,6 +169,35 @@ TEST_F(TaskCli, SeedsAreToldTogetherAndMakeAnEnsemble) {
   const Outcome told = ramet({"train", "pairs.toml", "--seeds", "2", "--steps", "1"});
   EXPECT_THAT(told.out, HasSubstr("2 seeds of pairs:"));
   EXPECT_THAT(told.out, HasSubstr("deviation"));
+}
+
+TEST_F(TaskCli, TheExampleOfPruningEndsAtItsDensity) {
+  ASSERT_EQ(ramet({"train", "pairs.toml", "--steps", "1", "--run", "run"}).status, 0);
+  ASSERT_EQ(ramet({"export", "run", "--out", "published"}).status, 0);
+  fs::create_directory(folder_ / "sst2");
+  for (const char* name : {"train.tsv", "dev.tsv"}) {
+    std::string text = "sentence\tlabel\n";
+    for (int i = 0; i < 60; ++i) text += i % 2 == 0 ? "the want run\t1\n" : "low cafe\t0\n";
+    write_file_atomic(folder_ / "sst2" / name, text);
+  }
+  const Outcome outcome =
+      ramet({"train", RAMET_SOURCE_DIR "/examples/minilm-sst2-sparse.toml", "--set", "model.init_from=published",
+             "--set", "task.data=sst2", "--set", "data.sequence_length=16", "--set", "train.micro_batch=2", "--set",
+             "sparse.every=2", "--run", "sparse", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  std::vector<double> densities;
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);)
+    if (const json step = json::parse(line, nullptr, false); step.contains("density"))
+      densities.push_back(step["density"]);
+  ASSERT_GE(densities.size(), 4u);
+  EXPECT_EQ(densities.front(), 1);
+  EXPECT_TRUE(std::is_sorted(densities.rbegin(), densities.rend()));
+  EXPECT_EQ(densities.back(), 0.5);
+  // The checkpoint's pattern answers as it did in training, and so do its weights as dense ones.
+  EXPECT_EQ(last({"eval", "sparse"})["accuracy"], json::parse(outcome.last_line())["best_accuracy"]);
+  EXPECT_EQ(last({"predict", "sparse", "--split", "dev", "--out", "answers"})["accuracy"],
+            last({"eval", "sparse"})["accuracy"]);
 }
 
 TEST_F(TaskCli, TellsOfBadInput) {

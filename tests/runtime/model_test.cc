@@ -13,6 +13,7 @@
 #include "ramet/program/compile.h"
 #include "ramet/recipe/prepare.h"
 #include "ramet/runtime/engine.h"
+#include "ramet/sim/program_time.h"
 #include "ramet/sim/step_time.h"
 #include "ramet/train/step.h"
 #include "support/temporary.h"
@@ -263,6 +264,26 @@ TEST(Prediction, MeasuresSparseProductsWithTheirPatterns) {
       EXPECT_TRUE(machine->measured_calls.contains(timing_key(call.node, call.kernel))) << call.node.text();
   }
   EXPECT_GE(sparse, 8);
+}
+
+/// A change of patterns that reads a gradient takes about as long as a micro-batch.
+TEST(Prediction, CountsWhatFollowsEveryNthStep) {
+  Machine machine = probe_machine(cpu_backend(), 1);
+  const auto mean_of_changes = [&](const std::string& every, const std::string& regrow) {
+    const Preparation ready = small_model("bert", {"sparse.weights=bert.encoder.*", "sparse.density=0.4",
+                                                   "sparse.every=" + every, "sparse.regrow=" + regrow});
+    const Executable exe =
+        compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
+    measure_calls(machine, exe, cpu_backend(), 60);
+    for (const Call& call : exe.calls)
+      if (call.node.op->name.starts_with("sparse_"))
+        EXPECT_TRUE(machine.measured_calls.contains(timing_key(call.node, call.kernel))) << call.node.text();
+    return mean_seconds_after_steps(exe, machine);
+  };
+  const double gradient = mean_of_changes("2", "gradient"), random = mean_of_changes("2", "random");
+  EXPECT_GT(random, 0);
+  EXPECT_GT(gradient, random);
+  EXPECT_NEAR(mean_of_changes("8", "gradient"), gradient / 4, 1e-9);
 }
 
 TEST(Prediction, RehearsesNothingThatTakesTooLong) {

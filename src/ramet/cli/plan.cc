@@ -15,6 +15,7 @@
 #include "ramet/report/layout.h"
 #include "ramet/report/memory.h"
 #include "ramet/report/sparse.h"
+#include "ramet/sim/program_time.h"
 #include "ramet/sim/shared_processors.h"
 #include "ramet/track/run_directory.h"
 #include "ramet/track/run_log.h"
@@ -205,22 +206,25 @@ int plan(const PlanArguments& arguments, bool json) {
   const HostBytes host = host_of(preparation, compiled, false).first;
   const bool own_memory = find_device().has_own_memory();
   const int64_t process_bytes = (own_memory ? 0 : exe.planned_bytes()) + host.total() + resident_bytes();
-  double step_seconds = 0;
+  double step_seconds = 0, after_steps = 0;
   std::optional<PlannedTime> time;
   if (!arguments.no_time && !find_device().is_here()) {
     time = time_of(compiled, preparation, std::nullopt, false, json);
     step_seconds = time->simulation.seconds;
+    after_steps = mean_seconds_after_steps(exe, time->machine);
   } else if (!arguments.no_time) {
     if (!json) std::fputs("measuring this machine ...\n", stderr);
     const RealBatch real = real_batch(preparation.workload.train.get(), preparation.options.micro_batch);
     Machine local = local_machine(exe, find_device().backend(), 1.5, {}, real.views);
     step_seconds = predict_step_seconds(exe, local);
+    after_steps = mean_seconds_after_steps(exe, local);
     Simulation simulation;
     simulation.seconds = step_seconds;
     time = PlannedTime{std::move(local), std::move(simulation)};
   }
   std::filesystem::path kept;
   if (arguments.keep) kept = keep_plan(arguments, preparation, compiled, host, time);
+  const double total_seconds = (step_seconds + after_steps) * static_cast<double>(recipe.train.steps);
   const double done = static_cast<double>(preparation.units_per_step());
   const std::string& units = preparation.workload.units.name;
   const int64_t parameters = preparation.workload.model.parameters();
@@ -247,7 +251,7 @@ int plan(const PlanArguments& arguments, bool json) {
     if (!arguments.no_time)
       line.set("step_seconds", step_seconds)
           .set(units + "_per_second", done / step_seconds)
-          .set("total_seconds", step_seconds * static_cast<double>(recipe.train.steps));
+          .set("total_seconds", total_seconds);
     if (!kept.empty()) line.set("run_directory", kept.string());
     line.set_json("sparse", sparse_json(preparation.workload.model));
     line.set_json("memory", json_of(memory)).set_json("host", json_of(host, 1)).print();
@@ -266,8 +270,7 @@ int plan(const PlanArguments& arguments, bool json) {
   std::printf("\nprocess: %s at its peak\n", format_size(process_bytes).c_str());
   if (!arguments.no_time)
     std::printf("time: about %s a step, %s %s/s, %s in all\n", duration_text(step_seconds).c_str(),
-                number_text(done / step_seconds).c_str(), units.c_str(),
-                duration_text(step_seconds * static_cast<double>(recipe.train.steps)).c_str());
+                number_text(done / step_seconds).c_str(), units.c_str(), duration_text(total_seconds).c_str());
   tell_kept(kept);
   return 0;
 }

@@ -240,8 +240,11 @@ void measure_missing(Machine& machine, const Executable& exe, const Backend& bac
   // What matters most first: how often a call runs times what the rates say it takes.
   std::vector<double> weight(exe.calls.size(), 0);
   std::vector<double> runs(exe.segments.size(), 0);
-  for (const ProgramStep& step : exe.train().steps)
-    if (step.kind == ProgramStep::Kind::kRun) ++runs[static_cast<size_t>(step.subject)];
+  for (size_t id = 0; id < exe.programs.size(); ++id)
+    if (exe.runs_in_step(static_cast<int32_t>(id)))
+      for (const ProgramStep& step : exe.programs[id].steps)
+        if (step.kind == ProgramStep::Kind::kRun)
+          runs[static_cast<size_t>(step.subject)] += 1 / static_cast<double>(exe.programs[id].when.every);
   for (size_t id = 0; id < exe.segments.size(); ++id) {
     if (runs[id] == 0) continue;
     for (const Instruction& instruction : exe.segments[id].instructions)

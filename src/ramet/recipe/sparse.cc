@@ -1,5 +1,6 @@
 #include "ramet/recipe/sparse.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "ramet/base/error.h"
@@ -127,8 +128,12 @@ Model with_sparse_weights(const Recipe& recipe, Model model, bool begins) {
                           .seed = static_cast<uint64_t>(recipe.train.seed),
                           .first_density = sparse.first_density,
                           .evolve = evolve_options(recipe)};
-  // The pattern of a checkpoint replaces this one. Nothing changes it.
-  if (!begins) options.pattern = "random", options.evolve.every = 0;
+  if (!begins) {  // The pattern of a checkpoint replaces this one, which has as many slots. Nothing changes it.
+    options.pattern = "random";
+    options.density = std::max(sparse.density, sparse.first_density.value_or(0));
+    options.first_density.reset();
+    options.evolve.every = 0;
+  }
   try {
     return sparsify(std::move(model), options, [&](const StateTensor& weight) {
       const auto found = dense.find(weight.name);

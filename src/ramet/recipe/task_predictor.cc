@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ramet/base/error.h"
+#include "ramet/recipe/sparse.h"
 #include "ramet/recipe/task.h"
 
 namespace ramet::recipe {
@@ -47,7 +48,7 @@ namespace {
 /// The model with a program for batches of so many samples.
 Model prediction_model(const Recipe& complete, int64_t samples) {
   Model model = build_model(complete);
-  model.programs = {{"predict", build_task_predictor(complete, samples)}};
+  model.programs = {{"predict", with_sparse_weights(model, build_task_predictor(complete, samples))}};
   return model;
 }
 

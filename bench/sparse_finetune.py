@@ -1,0 +1,91 @@
+"""How much accuracy fine-tuning keeps with sparse weights: examples/minilm-sst2-sparse.toml at several densities, beside a dense
+model of as many steps on the same sentences. Prints the accuracy on dev of every run, their mean and deviation by density,
+and draws them.
+
+    make minilm                                                       # the weights
+    python bench/sparse_finetune.py --data GLUE/SST-2                 # three seeds on all 67,349 sentences: many hours
+    python bench/sparse_finetune.py --limit-train 8000 --seeds 1      # a look
+    until python bench/sparse_finetune.py --seconds 300; do sleep 1; done   # in pieces
+
+A run that was interrupted goes on from its checkpoint; runs are kept in build/sparse-finetune. With --seconds the bench works
+for about so long and ends with status 3. What follows `--set KEY=VALUE` changes every run.
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import statistics
+import sys
+
+from sparse import NOT_DONE, ROOT, Trainings, chart
+
+RECIPE = ROOT / "examples/minilm-sst2-sparse.toml"
+SPARSE = "\n[sparse]\n"  # the last table of the recipe
+
+
+def recipe_of(folder, density):
+    """The file to train: the example, or without its sparse weights for a density of 1."""
+    if density < 1:
+        return RECIPE
+    dense, _, sparse = RECIPE.read_text().partition(SPARSE)
+    if "\n[" in sparse:
+        sys.exit(f"{RECIPE}: a table follows that of sparse weights")
+    file = folder / "dense.toml"
+    file.write_text(dense)
+    return file
+
+
+def settings(args, density, seed):
+    every = {"model.init_from": args.model, "task.data": args.data, "task.epochs": args.epochs, "task.limit_train": args.limit_train,
+             "train.seed": seed, "train.evaluation.every": 0, "train.checkpoint.every": args.checkpoint_every,
+             **({"sparse.density": density} if density < 1 else {"train.schedule.learning_rate": args.dense_rate})}
+    own = [word for word in args.set if density < 1 or not word.startswith("sparse.")]
+    return [f"--set={word}" for word in [f"{key}={value}" for key, value in every.items()] + own]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    data = os.environ.get("RAMET_DATA")
+    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(data) / "glue/SST-2" if data else None, help="default: $RAMET_DATA/glue/SST-2")
+    parser.add_argument("--model", type=pathlib.Path, default=ROOT / "models/all-MiniLM-L6-v2")
+    parser.add_argument("--densities", type=float, nargs="+", default=[1, 0.5, 0.3, 0.2, 0.1])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=float, default=3)
+    parser.add_argument("--limit-train", type=int, default=0, help="train on so many sentences, the first; 0: on all")
+    parser.add_argument("--dense-rate", type=float, default=1e-4, help="learning rate of the dense model")
+    parser.add_argument("--set", action="append", default=[], help="a key of the recipe, as sparse.block=1; may stand several times")
+    parser.add_argument("--name", default="runs", help="folder of the runs, below build/sparse-finetune: one for each choice of settings")
+    parser.add_argument("--checkpoint-every", type=int, default=50, help="steps")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="end after about so long; go on when called again")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="folder with the programs")
+    parser.add_argument("--out", type=pathlib.Path, help="folder of --name's folder instead of build/sparse-finetune")
+    args = parser.parse_args()
+    if args.data is None:
+        parser.error("no --data, and RAMET_DATA is not set")
+    trainings = Trainings(args.build / "ramet", args.threads, args.seconds)
+    folder = (args.out or ROOT / "build/sparse-finetune") / args.name
+    folder.mkdir(parents=True, exist_ok=True)
+    scores = {density: [] for density in args.densities}
+    for seed in range(1, args.seeds + 1):
+        for density in args.densities:
+            lines = trainings.finish(folder / f"{density:g}-{seed}", [recipe_of(folder, density), *settings(args, density, seed)])
+            if lines is None:
+                return NOT_DONE
+            end = next(filter(trainings.is_end, lines))
+            scores[density].append(100 * end["held_out_accuracy"])
+            print(json.dumps({"density": density, "seed": seed, "accuracy": round(scores[density][-1], 2), "steps": end["steps"]}), flush=True)
+    for density, of_seeds in scores.items():
+        deviation = {"deviation": round(statistics.stdev(of_seeds), 2)} if len(of_seeds) > 1 else {}
+        print(json.dumps({"density": density, "mean": round(statistics.mean(of_seeds), 2), **deviation}))
+    lines = {"mean": sorted((density, statistics.mean(of_seeds)) for density, of_seeds in scores.items())}
+    lines |= {f"seed {seed + 1}": sorted((density, of_seeds[seed]) for density, of_seeds in scores.items()) for seed in range(args.seeds) if args.seeds > 1}
+    (folder / "accuracy.svg").write_text(chart(lines, "density", "accuracy on dev, %", log_x=True))
+    print(json.dumps({"picture": str(folder / "accuracy.svg")}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
