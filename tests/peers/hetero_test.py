@@ -21,6 +21,10 @@ WIDTHS = {"author": 5, "paper": 8, "venue": 3}
 TYPES = {("author", "writes", "paper"): 110, ("paper", "cites", "paper"): 90, ("paper", "of", "author"): 70,
          ("venue", "prints", "paper"): 40, ("paper", "in", "venue"): 40}
 CLASSES, HIDDEN, HEADS = 4, 8, 2
+LAYOUTS = ("", "threads=2", "r=2", "r=4", "p=2", "p=2 r=2", "p=2 r=4", "p=2 schedule=gpipe", "p=2 schedule=zero-bubble", "phases=2", "recompute=cheap",
+           "recompute=layer", "recompute=all", "offload=optimizer", "offload=weights phases=2", "offload=activations",
+           "phases=2 offload=optimizer", "r=2 rts=weights", "r=2 rts=grads", "r=2 rts=optimizer", "r=2 rts=weights,grads,optimizer",
+           "r=4 rts=weights,grads,optimizer recompute=layer", "p=2 r=2 rts=optimizer offload=optimizer")
 
 
 def drawn(seed=3):
@@ -105,8 +109,7 @@ class Hetero(unittest.TestCase):
                                       labels=labels, epochs=3)
         for kind in ("sage", "gat"):
             hashes = {}
-            for layout in ("", "threads=2", "r=2", "r=4", "p=2", "p=2 r=2", "recompute=layer", "phases=2 offload=optimizer",
-                           "r=2 rts=weights,grads,optimizer"):
+            for layout in LAYOUTS:
                 m = ramet.ModelBuilder("sampled")
                 graph = loader.graph(m)
                 fields, wanted = loader.inputs(m)
