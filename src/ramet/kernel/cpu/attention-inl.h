@@ -34,8 +34,8 @@ HWY_INLINE void Product(TileProductFunction bf16_product, const TileProduct& pro
     tile_product_f32(product);
 }
 
-/// Values as storage of the compute type: bf16 in the upper half of its lane, rounded to nearest even. A quiet NaN, which
-/// is all that arithmetic makes, stays one; rounding would carry the 7fffffff of a tensor core into its sign.
+/// Values as storage of the compute type: bf16 in the upper half of its lane, rounded to nearest even. A quiet NaN,
+/// which is all that arithmetic makes, stays one; rounding would carry the 7fffffff of a tensor core into its sign.
 template <typename C>
 HWY_INLINE hn::Vec<U32> Rounded(hn::Vec<F32> value) {
   const U32 du;
@@ -73,24 +73,25 @@ void HeadRows(const AttentionLayout& layout, const T* source, int64_t stride, in
 template <typename T, typename C>
 void HeadByDepth(const AttentionLayout& layout, const T* source, int64_t stride, uint32_t* out) {
   HWY_ALIGN uint32_t tile[kWidth * kUnits];
-  const int64_t group = kUnits * layout.ratio;
-  for (int64_t position = 0; position < layout.positions(); position += kPanel)
+  const int64_t group = kUnits * layout.ratio, taken = layout.taken(layout.sequence);
+  for (int64_t position = 0; position < taken; position += kPanel)
     for (int64_t unit = 0; unit < layout.depth_stride(); unit += kUnits, out += kUnits * kPanel) {
-      const int64_t d = unit / kUnits * group;
+      const int64_t d = unit / kUnits * group, columns = std::min(kPanel, taken - position);
       UnitsFromColumns<T, C>(source + position * stride + d, stride, layout.head_size - d,
-                             std::max<int64_t>(0, layout.sequence - position), kPanel, tile);
-      Transpose32(tile, kUnits, out, kPanel, kPanel, kUnits);
+                             std::max<int64_t>(0, layout.sequence - position), columns, tile);
+      Transpose32(tile, kUnits, out, kPanel, columns, kUnits);
     }
 }
 
 /// A head as operand b contracted over positions: panels of 64 of head size [position units][64].
 template <typename T, typename C>
 void HeadByPosition(const AttentionLayout& layout, const T* source, int64_t stride, uint32_t* out) {
-  for (int64_t panel = 0; panel < layout.panels(); ++panel)
-    for (int64_t unit = 0; unit < layout.position_units(); unit += kUnits, out += kUnits * kPanel) {
+  const int64_t units = layout.taken(layout.sequence) / layout.ratio;
+  for (int64_t panel = 0; panel < layout.panels(); ++panel, out += layout.position_units() * kPanel)
+    for (int64_t unit = 0; unit < units; unit += kUnits) {
       const int64_t position = unit * layout.ratio;
       UnitsFromRows<T, sizeof(C) == 2>(source + position * stride + panel * kPanel, stride, layout.sequence - position,
-                                       layout.head_size - panel * kPanel, kPanel, out);
+                                       layout.head_size - panel * kPanel, kPanel, out + unit * kPanel);
     }
 }
 

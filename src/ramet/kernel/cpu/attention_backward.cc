@@ -67,7 +67,7 @@ class Backward {
 
   void head_run(SequenceRun run, int64_t keys) {
     begin_head(run, keys);
-    const int64_t queries = (run.length + kPanel - 1) / kPanel * kPanel;
+    const int64_t queries = layout_.taken(run.length);
     for (key_ = 0; key_ < length_; key_ += kBackwardKeys) {
       keys_ = std::min(kBackwardKeys, length_ - key_);
       begin_keys();
@@ -150,7 +150,7 @@ class Backward {
     if (gaps_)
       std::memset(at_.dquery, 0, static_cast<size_t>(layout_.sums_stride() * at_.dquery_stride) * sizeof(float));
     const T* out = static_cast<const T*>(operands_.out) + out_offset();
-    for (int64_t q = 0; q < layout_.positions(); ++q) {
+    for (int64_t q = 0; q < layout_.taken(run.length); ++q) {
       const float lse = q < run.length ? operands_.lse[head_ * form_.sequence + begin_ + q] : -kInfinity;
       // Queries that saw nothing, and those behind the last, subtract infinity: their probabilities are 0.
       at_.lse[q] = lse == -kInfinity ? kInfinity : lse;
@@ -174,7 +174,7 @@ class Backward {
     HeadRows<T, C>(outputs_, key_at(operands_.value, 2) + key_ * values, values, keys_, at_.value_rows);
     HWY_ALIGN uint32_t units[kWidth * kUnits];
     for (int64_t panel = 0; panel < layout_.panels(); ++panel)
-      for (int64_t unit = 0; unit < key_units(); unit += kUnits) {
+      for (int64_t unit = 0; unit * layout_.ratio < keys_; unit += kUnits) {
         const int64_t position = unit * layout_.ratio;
         UnitsFromRows<T, sizeof(C) == 2>(key + position * stride + panel * kPanel, stride, keys_ - position,
                                          form_.head_size - panel * kPanel, kPanel, units);
@@ -364,10 +364,11 @@ class Backward {
   void store_dquery() {
     T* out = query_at(operands_.dquery);
     float* rows = at_.scores;  // free by now; holds 64 positions of 64 numbers
+    const auto fours = [](int64_t count) { return std::min(kPanel, (count + 3) / 4 * 4); };
     for (int64_t q = 0; q < layout_.sequence; q += kPanel)
       for (int64_t d = 0; d < form_.head_size; d += kPanel) {
         Transpose32(reinterpret_cast<const uint32_t*>(at_.dquery + d * at_.dquery_stride + q), at_.dquery_stride,
-                    reinterpret_cast<uint32_t*>(rows), kPanel, kPanel, kPanel);
+                    reinterpret_cast<uint32_t*>(rows), kPanel, fours(form_.head_size - d), fours(layout_.sequence - q));
         store_panel(rows, q, std::min(kPanel, form_.head_size - d), out + d);
       }
   }

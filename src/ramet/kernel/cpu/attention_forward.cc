@@ -108,7 +108,7 @@ class Forward {
 
   /// The tile of `count` keys from `key` on: scores, probabilities, their product with v.
   void keys(int64_t key, int64_t count) {
-    const int64_t columns = (count + 63) / 64 * 64, panel = kPanel * layout_.depth_stride();
+    const int64_t columns = layout_.taken(count), panel = kPanel * layout_.depth_stride();
     Product<C>(bf16_product_, {queries_, columns, layout_.depth(), at_.query, layout_.depth_stride(),
                                at_.key + key / kPanel * panel, panel, at_.scores, kForwardKeys, false});
     for (int64_t i = 0; i < queries_; ++i) {
