@@ -97,6 +97,11 @@ GRAPHS = {
     "gps-f32-adamw": {"model.kind": "gps", "model.graph.heads": 4, "model.graph.attention_dropout": 0.2, "model.graph.drop_path": 0.1,
                       "data.graphs.edge_features": "edge.distance", "data.graphs.positions": "node.returns,node.laplacian",
                       "data.graphs.batch": "count:6"},
+    # Attention that knows distances, noise, and groups of inputs that a graph loses.
+    "gps++-f32-adamw": {"model.kind": "gps", "model.graph.heads": 4, "model.graph.attention_dropout": 0.2, "model.graph.drop_path": 0.1,
+                        "model.graph.node_noise": 0.1, "model.graph.input_masks": "distances+hops:0.2,node.returns+node.laplacian:0.2",
+                        "data.graphs.edge_features": "edge.distance", "data.graphs.positions": "node.returns,node.laplacian",
+                        "data.graphs.hops": 3, "data.graphs.distances": "node.pos", "data.graphs.batch": "count:6"},
     "schnet-f32-adamw": {"model.kind": "schnet", "data.graphs.batch": "count:6"},
     "schnet-table-adamw": {"model.kind": "schnet", "data.graphs.batch": "count:6",
                            "model.graph.filter_points": 64},

@@ -16,6 +16,26 @@ using ::testing::HasSubstr;
 class GraphCommands : public ::testing::Test {
  protected:
   Outcome ramet(const std::vector<std::string>& arguments) { return Process(arguments, folder_.path()).wait(); }
+  /// Rings of two to five nodes, each with a category, and edges with a number: set.safetensors.
+  void make_rings(int count) {
+    std::string edges = "graph,source,target,length\n", nodes = "graph,node,kind\n", graphs = "graph,y\n";
+    for (int g = 0; g < count; ++g) {
+      const int size = 2 + g % 4;
+      for (int i = 0; i < size; ++i) {
+        nodes += std::to_string(g) + "," + std::to_string(i) + "," + (i % 2 ? "b" : "a") + "\n";
+        edges += std::to_string(g) + "," + std::to_string(i) + "," + std::to_string((i + 1) % size) + "," +
+                 std::to_string(0.25 * (i + 1)) + "\n";
+      }
+      graphs += std::to_string(g) + "," + (size > 3 ? "large" : "small") + "\n";
+    }
+    write_file_atomic(folder_ / "edges.csv", edges);
+    write_file_atomic(folder_ / "nodes.csv", nodes);
+    write_file_atomic(folder_ / "graphs.csv", graphs);
+    ASSERT_EQ(ramet({"graphs", "prepare", "csv", "edges.csv", "--nodes", "nodes.csv", "--graphs", "graphs.csv", "--out",
+                     "set.safetensors", "--apply", "returns=2"})
+                  .status,
+              0);
+  }
   TemporaryFolder folder_;
 };
 
@@ -49,22 +69,7 @@ TEST_F(GraphCommands, PrepareAndDescribe) {
 }
 
 TEST_F(GraphCommands, TrainResumeAndExport) {
-  std::string edges = "graph,source,target\n", nodes = "graph,node,kind\n", graphs = "graph,y\n";
-  for (int g = 0; g < 12; ++g) {
-    const int size = 2 + g % 4;
-    for (int i = 0; i < size; ++i) {
-      nodes += std::to_string(g) + "," + std::to_string(i) + "," + (i % 2 ? "b" : "a") + "\n";
-      edges += std::to_string(g) + "," + std::to_string(i) + "," + std::to_string((i + 1) % size) + "\n";
-    }
-    graphs += std::to_string(g) + "," + (size > 3 ? "large" : "small") + "\n";
-  }
-  write_file_atomic(folder_ / "edges.csv", edges);
-  write_file_atomic(folder_ / "nodes.csv", nodes);
-  write_file_atomic(folder_ / "graphs.csv", graphs);
-  ASSERT_EQ(ramet({"graphs", "prepare", "csv", "edges.csv", "--nodes", "nodes.csv", "--graphs", "graphs.csv", "--out",
-                   "set.safetensors"})
-                .status,
-            0);
+  make_rings(12);
   write_file_atomic(folder_ / "r.toml",
                     "[model]\nkind = \"gin\"\n[model.graph]\nhidden = 4\n[data]\nkind = \"graphs\"\n[data.graphs]\n"
                     "set = \"set.safetensors\"\nfeatures = \"node.kind\"\nlabel = \"graph.y\"\nbatch = \"count:4\"\n"
@@ -80,6 +85,33 @@ TEST_F(GraphCommands, TrainResumeAndExport) {
   EXPECT_EQ(json::parse(resumed.last_line())["weights_hash"], json::parse(whole.last_line())["weights_hash"]);
   const Outcome exported = ramet({"export", run, "--out", "weights.safetensors"});
   EXPECT_EQ(exported.status, 0) << exported.err;
+}
+
+/// Twelve graphs are three packs an epoch, of which a step takes two: steps 5 and 10 end in the middle of one.
+TEST_F(GraphCommands, AKilledRunOfSeveralProblemsGoesOnInTheMiddleOfAnEpochWithTheSameBits) {
+  make_rings(12);
+  write_file_atomic(
+      folder_ / "r.toml",
+      "[model]\nkind = \"gps\"\n[model.graph]\nlayers = 2\nhidden = 8\nheads = 2\nposition_size = 3\n"
+      "drop_path = 0.2\nnode_noise = 0.1\n[data]\nkind = \"graphs\"\n[data.graphs]\nset = \"set.safetensors\"\n"
+      "features = \"node.kind\"\nedge_features = \"edge.length\"\npositions = \"node.returns\"\nhops = 2\n"
+      "tasks = \"size graph.y classes, kind node.kind classes 0.5\"\nbatch = \"count:4\"\n[train]\nsteps = 60\n"
+      "micro_batch = 1\naccumulation = 2\nprecision = \"f32\"\n[train.evaluation]\nbatches = 0\n"
+      "[train.checkpoint]\nevery = 5\n");
+  const Outcome whole = ramet({"train", "r.toml", "--json", "--threads", "1", "--run", "runs/whole"});
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  bool killed = false;
+  for (int round = 0; round < 5 && !killed; ++round) {  // again if the run ended before the signal came
+    std::filesystem::remove_all(folder_ / "runs" / "killed");
+    Process first({"train", "r.toml", "--json", "--threads", "1", "--run", "runs/killed"}, folder_.path());
+    first.wait_for("\"step\":14,");
+    first.signal(SIGKILL);
+    killed = first.wait().status == -1;
+  }
+  ASSERT_TRUE(killed);
+  const Outcome resumed = ramet({"train", "--resume", "runs/killed", "--json", "--layout", "p=2"});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(json::parse(resumed.last_line())["weights_hash"], json::parse(whole.last_line())["weights_hash"]);
 }
 
 }  // namespace
