@@ -8,13 +8,16 @@ is missing, so the script may be interrupted at any time. DIR (default: RAMET_DA
 tudatasets, kg, qm9, jodie and moleculenet (whose figures need what `make molecules` builds). --seeds N takes N seeds where a protocol has more; --full adds the runs that take hours.
 """
 import argparse
+import ast
 import csv
 import json
 import math
 import os
 import pathlib
+import random
 import shutil
 import statistics
+import struct
 import subprocess
 import sys
 import time
@@ -26,10 +29,11 @@ FOLDS = 10
 class Figure:
     """One row: a recipe, what it learns from, how many trainings, and what others publish."""
 
-    def __init__(self, name, recipe, graphs, settings, runs, metric, published, each=None, full=False, keys=("data.graphs.set",)):
+    def __init__(self, name, recipe, graphs, settings, runs, metric, published, each=None, full=False, keys=("data.graphs.set",), peer=False):
         self.name, self.recipe, self.sets, self.settings, self.runs = name, recipe, graphs.split(), settings, runs
         self.metric, self.published, self.each, self.full = metric, published, each or {}, full
         self.keys = keys  # of the sets, in their order
+        self.peer = peer  # whether `recipe` is a script of bench/peers in place of a recipe, and `settings` its options
 
     def settings_of(self, run):
         """Settings of one training; those of a fold name the fold."""
@@ -70,6 +74,7 @@ SETS = {
     "tox21-scaffold": molecules("tox21", TOX21, POSITIONS + "split-by=scaffold:80:10:10"),
     "bbbp-scaffold": molecules("BBBP", "p_np", POSITIONS + "split-by=scaffold:80:10:10"),
     **{f"tox21-{seed}": molecules("tox21", TOX21, f"rename=graph.y:tox21,split=6240:780:780:{seed}") for seed in range(3)},
+    **{f"tox21-alone-{seed}": molecules("tox21", TOX21, f"{POSITIONS}rename=graph.y:tox21,split=6240:780:780:{seed}") for seed in range(3)},
     **{f"tox21-qm9-{seed}": (["joined", f"tox21-{seed}", "qm9-smiles"], POSITIONS.rstrip(",")) for seed in range(3)},
     "qm9-smiles": (["qm9-smiles", "qm9", "--targets", ",".join(f"y{k}" for k in range(QM9_COLUMNS))],
                    f"rename=graph.y:qm9,split={QM9_SHARE - 100}:0:0:0"),
@@ -108,11 +113,13 @@ FIGURES = [
       for split, published in (("v1", "83.4 % (Zhu et al., arXiv 2106.06935)"), ("v2", "94.9 % (Zhu et al.)"))),
     Figure("SchNet, QM9 gap, 20,000 molecules", "schnet-qm9", "qm9-small", SMALL, 3, "absolute", "none of this size"),
     Figure("SchNet, QM9 U0, 20,000 molecules", "schnet-qm9", "qm9-small", SMALL | ENERGY, 3, "absolute", "none of this size"),
-    Figure("GPS, ESOL, five random splits", "gps-esol", "esol-gps-{run}", LAST, 5, "squared", "0.58 +- 0.03 (MoleculeNet); 0.555 +- 0.047 (chemprop)"),
+    Figure("GPS, ESOL, random splits", "gps-esol", "esol-gps-{run}", LAST | {"train.epochs": 50}, 3, "squared",
+           "0.58 +- 0.03 (MoleculeNet); 0.555 +- 0.047 (chemprop)"),
+    Figure("the same in PyTorch Geometric (GPSConv), ESOL", "torch_gps", "esol-gps-{run}", {"epochs": 50}, 3, "squared", "", peer=True),
     Figure("GPS, Tox21, scaffolds", "gps-esol", "tox21-scaffold", YES_OR_NO, 3, "roc_auc",
            "74.0 % (GIN, Hu et al., arXiv 1905.12265, without pre-training)"),
     Figure("GPS, BBBP, scaffolds", "gps-esol", "bbbp-scaffold", YES_OR_NO, 3, "roc_auc", "73.7 % (chemprop); 72.9 % (MoleculeNet)"),
-    Figure("GPS, Tox21 alone", "gps-tox21-qm9", "tox21-qm9-{run}", LAST | ALONE, 3, "tox21_roc_auc", "78.3 % to 78.9 % (Graphium, arXiv 2310.04292)"),
+    Figure("GPS, Tox21 alone", "gps-tox21-qm9", "tox21-alone-{run}", LAST | ALONE, 3, "tox21_roc_auc", "78.3 % to 78.9 % (Graphium, arXiv 2310.04292)"),
     Figure("GPS, Tox21 with QM9", "gps-tox21-qm9", "tox21-qm9-{run}", LAST, 3, "tox21_roc_auc", "83.6 % to 85.7 % (Graphium, with QM9 and ZINC12k)"),
     Figure("GPS, QM9 gap, 20,000 molecules", "gps-plus-qm9", "qm9-near", LAST | {
         "data.graphs.distances": "", "data.graphs.hops": 0, "model.graph.input_masks": "", "model.graph.node_noise": 0,
@@ -127,18 +134,27 @@ FIGURES = [
 ]
 
 
+def numbers_of(path):
+    """Of a file of NumPy's with rows of doubles: a function that gives row i."""
+    bytes_of = path.read_bytes()
+    start = 10 + int.from_bytes(bytes_of[8:10], "little")
+    form = ast.literal_eval(bytes_of[10:start].decode())
+    if form["descr"] != "<f8" or form["fortran_order"] or len(form["shape"]) != 2:
+        raise SystemExit(f"{path}: {form}, and not rows of doubles")
+    width = form["shape"][1]
+    return lambda i: struct.unpack_from(f"<{width}d", bytes_of, start + 8 * width * i)
+
+
 def write_qm9(folder, work):
     """A table of molecules drawn from QM9: their SMILES and numbers."""
-    import numpy
-
     lines = (folder / "smiles.txt").read_text().splitlines()
-    y = numpy.load(folder / "y.npy")[:, :QM9_COLUMNS]
-    chosen = numpy.sort(numpy.random.default_rng(0).permutation(len(lines))[:QM9_SHARE])
+    row = numbers_of(folder / "y.npy")
     path = work / "qm9.csv"
     with open(path, "w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow(["smiles", *(f"y{k}" for k in range(QM9_COLUMNS))])
-        table.writerows([lines[i], *(repr(float(value)) for value in y[i])] for i in chosen)
+        for i in sorted(random.Random(0).sample(range(len(lines)), QM9_SHARE)):
+            table.writerow([lines[i], *map(repr, row(i)[:QM9_COLUMNS])])
     return path
 
 
@@ -163,8 +179,25 @@ def prepare(name, data, work, program):
     return out
 
 
+def train_peer(figure, run, graphs, threads):
+    """The same of a script of bench/peers, or None where its packages are missing."""
+    python = ROOT / ".venv" / "bin" / "python"
+    words = [word for key, value in figure.settings.items() for word in ("--" + key, str(value))]
+    start = time.monotonic()
+    done = subprocess.run([str(python) if python.exists() else sys.executable, str(ROOT / "bench" / "peers" / f"{figure.recipe}.py"), "--set",
+                           str(graphs[0]), *words, "--seed", str(run + 1), "--threads", str(threads)], capture_output=True, text=True, check=False)
+    if done.returncode != 0 and "ModuleNotFoundError" in done.stderr:
+        print(f"{figure.name}: left out: {done.stderr.splitlines()[-1]} (scripts/setup.sh --peers)", file=sys.stderr)
+        return None
+    if done.returncode != 0:
+        raise SystemExit(f"{figure.name}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])[figure.metric], time.monotonic() - start
+
+
 def train(figure, run, graphs, work, program, threads):
     """Trains once; gives the last evaluation and the seconds that all took."""
+    if figure.peer:
+        return train_peer(figure, run, graphs, threads)
     folder = work / "run"
     shutil.rmtree(folder, ignore_errors=True)
     settings = {**dict(zip(figure.keys, graphs)), "system.every": 0, **figure.settings_of(run)}
@@ -221,7 +254,10 @@ def main():
                 if (figure.name, run) in results:
                     continue
                 graphs = [prepare(each.format(run=run), data, work, args.program) for each in figure.sets]
-                value, seconds = train(figure, run, graphs, work, args.program, args.threads)
+                trained = train(figure, run, graphs, work, args.program, args.threads)
+                if trained is None:
+                    break
+                value, seconds = trained
                 results[figure.name, run] = value
                 with open(log, "a", encoding="utf-8") as file:
                     file.write(json.dumps({"figure": figure.name, "run": run, "value": value, "seconds": round(seconds, 1)}) + "\n")

@@ -1,0 +1,97 @@
+"""Trains PyTorch Geometric's GPSConv on molecules, and prints the squared error of the held-out ones as one JSON object.
+
+    python bench/peers/torch_gps.py --set esol/molecules.safetensors --epochs 50 --seed 1
+
+The network, its first weights' distributions, the batches' size and the optimizer are those of examples/gps-esol.toml; the
+graph set is the same file, with its split.
+"""
+
+import argparse
+import json
+import math
+import time
+
+import torch
+from safetensors import safe_open
+from torch.nn import functional
+
+from torch_graph_train import Attention, Graphs
+
+NODES = ("element", "chirality", "degree", "charge", "hydrogens", "radicals", "hybridization", "aromatic", "ring")
+EDGES = ("kind", "stereo", "conjugated")
+TRAIN, TEST = 0, 2  # values of graph.split
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", required=True, help="graph set that `ramet molecules` wrote")
+    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--attention-dropout", type=float, default=0.1)
+    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--warmup", type=int, default=100)
+    parser.add_argument("--threads", type=int, default=1)
+    return parser.parse_args()
+
+
+def categories(path):
+    """How many categories each field has."""
+    with safe_open(path, "pt") as file:
+        fields = json.loads(file.metadata()["ramet.graphs"])["fields"]
+    return {f"{each['per']}.{each['name']}": len(each["values"]) for each in fields if each.get("values")}
+
+
+def one_hot(batch, per, names, sizes):
+    return torch.cat([functional.one_hot(batch[f"{per}.{name}"].long(), sizes[f"{per}.{name}"]) for name in names], 1).float()
+
+
+def rate_of(step, steps, args):
+    if step < args.warmup:
+        return args.rate * (step + 1) / (args.warmup + 1)
+    return args.rate * (1 + math.cos(math.pi * (step - args.warmup) / (steps - args.warmup))) / 2
+
+
+def main():
+    args = parse()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+    graphs, sizes = Graphs(args.set), categories(args.set)
+    split, y = graphs.fields["graph.split"], graphs.fields["graph.y"][:, 0].double()
+    train, test = (torch.nonzero(split == part)[:, 0] for part in (TRAIN, TEST))
+    mean, deviation = y[train].mean(), y[train].std(correction=0)
+    positions = [name for name in ("node.returns", "node.laplacian") if name in graphs.fields]
+    model = Attention(sum(sizes[f"node.{name}"] for name in NODES), args, sum(sizes[f"edge.{name}"] for name in EDGES),
+                      sum(graphs.fields[name].shape[1] for name in positions))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, betas=(0.9, 0.999), weight_decay=1e-5, fused=True)
+
+    def answers(numbers):
+        batch = graphs.batch(numbers)
+        where = torch.cat([batch[name] for name in positions], 1)
+        return model(one_hot(batch, "node", NODES, sizes), batch["edge_index"], one_hot(batch, "edge", EDGES, sizes), where,
+                     batch["batch"], len(numbers))[:, 0]
+
+    start, step = time.process_time(), 0
+    steps = args.epochs * math.ceil(len(train) / args.batch)
+    for _ in range(args.epochs):
+        for numbers in train[torch.randperm(len(train))].split(args.batch):
+            for group in optimizer.param_groups:
+                group["lr"] = rate_of(step, steps, args)
+            loss = functional.mse_loss(answers(numbers), ((y[numbers] - mean) / deviation).float())
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1)
+            optimizer.step()
+            step += 1
+    model.eval()
+    with torch.no_grad():
+        apart = torch.cat([answers(numbers).double() * deviation + mean - y[numbers] for numbers in test.split(args.batch)])
+    print(json.dumps({"squared": (apart ** 2).mean().item(), "steps": steps, "processor_seconds": round(time.process_time() - start, 1)}))
+
+
+if __name__ == "__main__":
+    main()
