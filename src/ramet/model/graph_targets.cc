@@ -133,8 +133,7 @@ Tensor GraphNetBuilder::number_loss(const GraphTarget& target, Tensor values) {
     give("correct", reduce_sum(multiply(cast(right, DType::kF32), known)));
     give("count", count);
     // For ROC-AUC (recipe/graph_evaluator.h): scores, and beside them the answers, -1 where none is known.
-    // Of a network whose answers are sums over its layers, they would keep weights on two stages.
-    if (use_ == Use::kEvaluate && info_of(config_.family).shares_nodes)
+    if (use_ == Use::kEvaluate)
       give("ranked", concat({values, add_scalar(multiply(add_scalar(targets, 1), known), -1)}, 1));
     return loss;
   }

@@ -84,7 +84,7 @@ std::unique_ptr<Evaluator> make_graph_evaluator(const GraphNetConfig& config, co
   if (task.tasks.empty() && task.targets() > 0 && config.loss == "binary") prefixes.emplace_back();
   for (const GraphTarget& target : task.tasks)
     if (target.loss == "binary") prefixes.push_back(target.name + "_");
-  if (prefixes.empty() || !workload.held_out || !info_of(config.family).shares_nodes) return nullptr;
+  if (prefixes.empty() || !workload.held_out) return nullptr;
   return std::make_unique<GraphEvaluator>(std::move(prefixes), workload, options);
 }
 
