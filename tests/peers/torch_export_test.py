@@ -15,7 +15,7 @@ from ramet.torch._structure import InputTree, split_call
 
 
 def trace(module, example, training=True, **more):
-    return _export.trace(module, InputTree.of(module, example), split_call(example), training, **more)
+    return _export.trace(module, InputTree.of(module, example, {}), split_call(example), training, {}, **more)
 
 
 def gradients(module, values):
