@@ -7,14 +7,16 @@
     graph = ramet.graphs.Graph(m, nodes=2708, edges=13264)
     message = ramet.relu(graph.of_sources(x) + graph.of_targets(x))   # one row an edge
     x = graph.sum(message)                                            # one row a node
+    x = ramet.graphs.gps(m, graph, x, graph_of, "convs.0", lambda x, name: ramet.graphs.gine(m, graph, x, edges, name, 64))
 
 `ramet.graphs.pyg` takes and gives the objects of PyTorch Geometric. docs/graphs.md explains the order of edges, on which
 sums depend.
 """
 from ._loaders import (FixedSizeClusterLoader, FixedSizeDataLoader, FixedSizeNeighborLoader, FixedSizeOptions, FixedSizeStrategy,
                        OverSizeStrategy, StreamPackingSampler)
+from ._layers import batch_norm_of_nodes, gine, gps
 from ._messages import Graph, lists
 from ._sets import GraphSet, read_set
 
 __all__ = ["FixedSizeClusterLoader", "FixedSizeDataLoader", "FixedSizeNeighborLoader", "FixedSizeOptions", "FixedSizeStrategy",
-           "Graph", "GraphSet", "OverSizeStrategy", "StreamPackingSampler", "lists", "read_set"]
+           "Graph", "GraphSet", "OverSizeStrategy", "StreamPackingSampler", "batch_norm_of_nodes", "gine", "gps", "lists", "read_set"]
