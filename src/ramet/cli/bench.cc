@@ -12,7 +12,7 @@
 #include "ramet/cli/console.h"
 #include "ramet/recipe/array_predictor.h"
 #include "ramet/recipe/kinds.h"
-#include "ramet/recipe/task.h"
+#include "ramet/recipe/task_predictor.h"
 #include "ramet/recipe/text_predictor.h"
 
 namespace ramet::cli {
@@ -137,13 +137,8 @@ BenchRow bench_arrays(const BenchArguments& arguments, const Subject& subject, c
 BenchRow bench_program(const BenchArguments& arguments, const Subject& subject, const Recipe& recipe, int64_t batch,
                        const Session& session) {
   const auto began = Clock::now();
-  Model model;
-  if (recipe.is_task()) {
-    model = build_model(recipe);
-    model.programs = {{"predict", build_task_predictor(recipe, batch)}};
-  } else {
-    model = build_mask_model(recipe, batch, recipe.data.max_predictions.value_or(1), 1);
-  }
+  Model model = recipe.is_task() ? build_task_answers(recipe, batch)
+                                 : build_mask_model(recipe, batch, recipe.data.max_predictions.value_or(1), 1);
   std::vector<NamedTensor> inputs;
   const Graph graph = model.programs.front().graph;
   for (const GraphInput& input : graph.inputs())

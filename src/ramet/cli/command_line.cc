@@ -146,11 +146,7 @@ void add_json_option(CLI::App& command, Session& session) {
 }
 
 void begin_from_run(Recipe& recipe, const std::filesystem::path& run, bool has_weights) {
-  if (has_weights) {
-    recipe.model.init_from.clear();
-    // The checkpoint has the pattern, and there are no first weights by whose magnitude one could be found.
-    recipe.sparse.pattern = "random";
-  }
+  if (has_weights) recipe.model.init_from.clear();
   kind_of(recipe).begin_from_run(recipe, run);
 }
 

@@ -72,6 +72,9 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
+/// Whether no file gives the weights that the model begins with, as also where a run goes on from a checkpoint.
+bool begins_with_nothing(const Recipe& recipe) { return recipe.model.init_from.empty() && recipe.model.file.empty(); }
+
 /// Numbers of the dense weights in model.init_from, by name: those of a file, a published folder or a checkpoint.
 std::map<std::string, std::vector<float>> dense_numbers(const Recipe& recipe, const Model& model) {
   const std::string& file = recipe.model.init_from;
@@ -102,6 +105,10 @@ void check_sparse(const Recipe& recipe) {
                    .where = recipe.where("sparse.weights"),
                    .found = "train.scaling = \"" + recipe.train.scaling + "\"",
                    .remedy = "Set train.scaling = \"none\""});
+    if (sparse.pattern == "magnitude" && begins_with_nothing(recipe))
+      throw Error({.what = "a pattern by magnitude needs weights to begin from",
+                   .where = recipe.where("sparse.pattern"),
+                   .remedy = "Set model.init_from, or choose the pattern \"random\""});
     check_changes(recipe);
     return;
   }
@@ -128,8 +135,9 @@ Model with_sparse_weights(const Recipe& recipe, Model model, bool begins) {
                           .seed = static_cast<uint64_t>(recipe.train.seed),
                           .first_density = sparse.first_density,
                           .evolve = evolve_options(recipe)};
-  if (!begins) {  // The pattern of a checkpoint replaces this one, which has as many slots. Nothing changes it.
-    options.pattern = "random";
+  // Without weights to begin from, a checkpoint's pattern replaces this one (check_sparse).
+  if (!begins || begins_with_nothing(recipe)) options.pattern = "random";
+  if (!begins) {  // Nothing changes the pattern, which has as many slots.
     options.density = std::max(sparse.density, sparse.first_density.value_or(0));
     options.first_density.reset();
     options.evolve.every = 0;

@@ -43,23 +43,18 @@ TaskOutputs task_answers(Cluster& cluster, const Recipe& complete, const TaskBat
   return outputs;
 }
 
-namespace {
-
-/// The model with a program for batches of so many samples.
-Model prediction_model(const Recipe& complete, int64_t samples) {
+Model build_task_answers(const Recipe& complete, int64_t samples) {
   Model model = build_model(complete);
   model.programs = {{"predict", with_sparse_weights(model, build_task_predictor(complete, samples))}};
   return model;
 }
-
-}  // namespace
 
 TaskPredictor::TaskPredictor(const Recipe& complete, std::shared_ptr<const Tokenizer> tokenizer, const Layout& layout,
                              const Where& where)
     : recipe_(complete),
       batches_(task_batch_options(complete, *tokenizer, false)),
       samples_(prediction_samples(complete)),
-      predictor_(prediction_model(complete, samples_), complete.train, layout, where, {"predict"}) {}
+      predictor_(build_task_answers(complete, samples_), complete.train, layout, where, {"predict"}) {}
 
 TaskOutputs TaskPredictor::predict(std::shared_ptr<const TaskSplit> split, const RequestProgress& progress) {
   return task_answers(predictor_.cluster(), recipe_, batches_, std::move(split), samples_, progress);

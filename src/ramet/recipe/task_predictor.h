@@ -20,6 +20,9 @@ int64_t answer_width_of(const Recipe& complete, const TaskBatchOptions& options)
 TaskOutputs task_answers(Cluster& cluster, const Recipe& complete, const TaskBatchOptions& options,
                          std::shared_ptr<const TaskSplit> split, int64_t samples, const RequestProgress& progress = {});
 
+/// The model of a task recipe with one program, "predict", that answers so many rows at once.
+Model build_task_answers(const Recipe& complete, int64_t samples);
+
 /// The model of a task recipe, forward only. Its answers have the same bits whatever layout trained it, and on any
 /// layout of its own.
 class TaskPredictor {
