@@ -25,33 +25,10 @@ class Gps : public GraphNets {
   void expect_same_answers(const Settings& settings, const std::vector<std::string>& batches);
 };
 
-const std::vector<std::string> kLayouts = {"threads=2",
-                                           "r=2",
-                                           "r=4",
-                                           "p=2",
-                                           "p=2 r=2",
-                                           "p=2 schedule=gpipe",
-                                           "p=2 head=first",
-                                           "phases=2",
-                                           "recompute=cheap",
-                                           "recompute=layer",
-                                           "recompute=all",
-                                           "recompute=layer:1",
-                                           "offload=optimizer",
-                                           "offload=weights phases=2",
-                                           "offload=activations",
-                                           "phases=2 offload=optimizer",
-                                           "r=2 rts=weights",
-                                           "r=2 rts=grads",
-                                           "r=2 rts=optimizer",
-                                           "r=4 rts=weights,grads,optimizer",
-                                           "r=2 phases=2 recompute=layer",
-                                           "p=2 r=2 rts=optimizer recompute=layer"};
-
 TEST_F(Gps, HasTheSameBitsOnManyLayouts) {
   const Trained expected = train(gps());
   EXPECT_TRUE(std::isfinite(expected.losses.back()));
-  for (const std::string& layout : kLayouts) {
+  for (const std::string& layout : kTwoLayerLayouts) {
     SCOPED_TRACE(layout);
     expect_same(train(gps(), layout, 3, 2), expected);
   }
@@ -145,7 +122,7 @@ const Settings kPlusPlus = {"data.graphs.hops=3",
 TEST_F(Gps, WithDistancesNoiseAndMasksHasTheSameBitsOnManyLayouts) {
   const Trained expected = train(gps(kPlusPlus));
   EXPECT_TRUE(std::isfinite(expected.losses.back()));
-  for (const std::string& layout : kLayouts) {
+  for (const std::string& layout : kTwoLayerLayouts) {
     SCOPED_TRACE(layout);
     expect_same(train(gps(kPlusPlus), layout, 3, 2), expected);
   }

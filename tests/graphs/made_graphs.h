@@ -86,6 +86,30 @@ inline GraphTables made_points(int64_t count) {
   return tables;
 }
 
+/// Layouts for networks of two layers and four lanes.
+inline const std::vector<std::string> kTwoLayerLayouts = {"threads=2",
+                                                          "r=2",
+                                                          "r=4",
+                                                          "p=2",
+                                                          "p=2 r=2",
+                                                          "p=2 schedule=gpipe",
+                                                          "p=2 head=first",
+                                                          "phases=2",
+                                                          "recompute=cheap",
+                                                          "recompute=layer",
+                                                          "recompute=all",
+                                                          "recompute=layer:1",
+                                                          "offload=optimizer",
+                                                          "offload=weights phases=2",
+                                                          "offload=activations",
+                                                          "phases=2 offload=optimizer",
+                                                          "r=2 rts=weights",
+                                                          "r=2 rts=grads",
+                                                          "r=2 rts=optimizer",
+                                                          "r=4 rts=weights,grads,optimizer",
+                                                          "r=2 phases=2 recompute=layer",
+                                                          "p=2 r=2 rts=optimizer recompute=layer"};
+
 class GraphNets : public testing::Test {
  protected:
   void SetUp() override {
