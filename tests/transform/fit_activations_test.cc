@@ -90,6 +90,8 @@ class FitActivations : public testing::Test {
   static bool streams(const LayerActivations& layer) { return layer.stream; }
   static bool recomputes(const LayerActivations& layer) { return layer.recompute != RecomputeLevel::kNone; }
 
+  static bool drops(const LayerActivations& layer) { return layer.drop_input; }
+
   static constexpr int kLayers = 12;
   StepGraph step_;
   FitProblem problem_;
@@ -178,6 +180,32 @@ TEST_F(FitActivations, EachStageDoesWhatItsOwnMemoryAsks) {
   const ActivationChoices choices = fit_activations(step_, problem_);
   EXPECT_LE(problem_.peaks(recompute(step_, choices), choices)[0], problem_.byte_limit);
   for (size_t i = kLayers / 2; i <= kLayers; ++i) EXPECT_EQ(choices[i], LayerActivations{}) << text_of(choices);
+}
+
+TEST_F(FitActivations, LargeInputsOfLayersAreDroppedWhereThatHelps) {
+  problem_.may_stream = problem_.in_parts = false;
+  problem_.byte_limit = 1;
+  constexpr int64_t kLayer = int64_t{1} << 40;  // of a layer that is computed again beside the one that reads it
+  problem_.peaks = [](const StepGraph& candidate, const ActivationChoices& choices) {
+    const std::vector<int64_t> bytes = waiting(candidate, choices);
+    int64_t run = 0, longest = 0;
+    for (const LayerActivations& layer : choices) longest = std::max(longest, run = layer.drop_input ? run + 1 : 0);
+    return std::vector<int64_t>{std::accumulate(bytes.begin(), bytes.end(), longest * kLayer)};
+  };
+  const ActivationChoices none = fit_activations(step_, problem_);
+  EXPECT_EQ(count(none, recomputes), kLayers);
+  EXPECT_EQ(count(none, drops), 0) << text_of(none) << ": that would take more than it saves";
+
+  problem_.peaks = [peaks = problem_.peaks](const StepGraph& candidate, const ActivationChoices& choices) {
+    std::vector<int64_t> bytes = peaks(candidate, choices);
+    if (!choices[5].drop_input) bytes[0] += 2 * kLayer;
+    return bytes;
+  };
+  const ActivationChoices large = fit_activations(step_, problem_);
+  EXPECT_EQ(count(large, recomputes), kLayers);
+  EXPECT_TRUE(large[5].drop_input) << text_of(large);
+  EXPECT_FALSE(large[4].drop_input || large[6].drop_input) << text_of(large) << ": two layers at a time";
+  EXPECT_EQ(problem_.peaks(recompute(step_, large), large)[0] / kLayer, 1);
 }
 
 TEST_F(FitActivations, WhatCannotFitIsAsSmallAsCanBe) {

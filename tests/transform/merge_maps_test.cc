@@ -76,6 +76,22 @@ TEST(MergeMaps, ValuesOf16BitsAreRoundedInsideToo) {
   }
 }
 
+TEST(MergeMaps, AnOutputThatNothingReadsIsNotComputed) {
+  Graph graph("unread");
+  GraphBuilder build(graph);
+  const Tensor x = build.input("x", DType::kF32, {70, 20}), y = build.input("y", DType::kF32, {70, 20});
+  const auto maps = build.ops("map", {x, y},
+                              {{"program", "2:%2=multiply(%0,%0);%3=exp(%1);%4=add(%2,%2)->%3,%4"},
+                               {"shape", std::vector<int64_t>{70, 20}},
+                               {"dtypes", "f32,f32"}});
+  build.output("sum", maps[1]);
+  const Graph merged = expect_same_bits(graph);
+  ASSERT_EQ(merged.nodes().size(), 1u);
+  EXPECT_EQ(merged.nodes()[0].outputs.size(), 1u);
+  EXPECT_EQ(merged.nodes()[0].inputs.size(), 1u) << "y is read for the other output alone";
+  EXPECT_EQ(merged.nodes()[0].attributes.get_string("program"), "1:%1=multiply(%0,%0);%2=add(%1,%1)->%2");
+}
+
 TEST(MergeMaps, TrainingGraphsKeepTheirBits) {
   for (const DType compute : {DType::kF32, DType::kBF16})
     for (const Model& model : {tiny_bert(), tiny_gpt2()}) {

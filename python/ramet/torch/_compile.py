@@ -7,7 +7,7 @@ import torch
 import ramet
 from ramet.errors import Error, ShapeError, UnsupportedOp
 
-from . import _export, _marks
+from . import _apart, _export, _marks
 from ._optimizers import Plan
 from ._options import Options
 from ._weights import Weights
@@ -21,8 +21,8 @@ class Source:
     module: torch.nn.Module
     inputs: InputTree
     input_names: list      # that the programs give to the inputs
-    training: object       # Traced, or None
-    evaluation: object     # Traced
+    training: object       # Traced or Written, or None
+    evaluation: object     # Traced or Written
     loss: str = ""
     loss_items: str = ""
     plan: Plan | None = None
@@ -30,15 +30,15 @@ class Source:
 
     def arguments(self, options, weights):
         """Keyword arguments of ramet.import_torch. `weights`: where a program reads trained ones."""
-        programs = [each.exported for each in (self.training, self.evaluation) if each]
-        tensors = _export.tensors_of(self.module, programs, self.trained)
+        evaluation = self.evaluation.written()
+        training = self.training.written() if self.training else None
+        constants = evaluation.constants | (training.constants if training else {})
+        tensors = _export.tensors_of(self.module, constants, self.trained)
         return dict(
-            name=type(self.module).__name__,
-            training=_export.text_of(self.training.exported) if self.training else "",
-            evaluation=_export.text_of(self.evaluation.exported),
+            name=type(self.module).__name__, training=training.text if training else "", evaluation=evaluation.text,
             tensors=[ramet.TorchTensor(name, weights.reader(name) if trained else tensor, storage, trained, tensor.shape)
                      for name, tensor, storage, trained in tensors],
-            outputs=self.evaluation.outputs, loss=self.loss, loss_items=self.loss_items,
+            outputs=evaluation.outputs, loss=self.loss, loss_items=self.loss_items,
             axes=[(pattern, list(axes)) for pattern, axes in options.axes.items()], parts=list(options.parts),
             seed=options.seed, predicts=options.predicts, step_outputs=list(options.outputs) if self.training else [])
 
@@ -46,10 +46,10 @@ class Source:
         return ramet.import_torch(**self.arguments(options, Weights(self.module, self.trained)))
 
     def forget_programs(self):
-        """Lets go of the traces, which hold the module's tensors. Names and structures stay."""
+        """Lets go of the programs. Names and structures stay."""
         for traced in (self.training, self.evaluation):
             if traced:
-                traced.exported = None
+                traced.forget()
 
     def feed(self, tensors):
         """The samples of a call, by the names of the program's inputs."""
@@ -75,11 +75,28 @@ def prepare(module, example, batch_dims):
     return module, InputTree.of(module, example, batch_dims)
 
 
-def source_of_training(module, example, loss, optimizer, options: Options):
+def source_of_training(module, example, loss, optimizer, options: Options, apart=False):
+    """`apart`: torch.export runs in a fork of this process where that can be had, so that this one has nothing of it but the
+    programs' text. The result has no structure of outputs then."""
     module, inputs = prepare(module, example, options.batch_dims)
     plan = Plan(optimizer, names_of_parameters(module)) if optimizer is not None else None
-    call = split_call(example)
-    loss_function = _checked_loss(loss)
+    make = lambda: _traced_for_training(module, inputs, plan, split_call(example), _checked_loss(loss), loss, options)
+    found = _apart.result_of(lambda: _written(module, *make())) if apart else None
+    training, evaluation, *names = found or make()
+    return Source(module, inputs, training.inputs, training, evaluation, names[0], names[1], plan, names[2])
+
+
+def _written(module, training, evaluation, *names):
+    """What _traced_for_training returns as another process can read it."""
+    own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
+    programs = training.written(), evaluation.written()
+    for program in programs:
+        program.constants = {name: value for name, value in program.constants.items() if name not in own}
+    return *programs, *names
+
+
+def _traced_for_training(module, inputs, plan, call, loss_function, loss, options):
+    """(training program, evaluation program, names of the loss and of its items, names of the trained parameters)."""
     items = options.loss_mean if callable(options.loss_mean) else None
     how = dict(batch_dims=options.batch_dims, loss=loss_function, items=items)
     evaluation = _export.trace(module, inputs, call, False, **how)
@@ -93,9 +110,7 @@ def source_of_training(module, example, loss, optimizer, options: Options):
     _check_step_outputs(training, options.outputs)
     name = "loss" if loss_function else _loss_name(training, loss)
     items_name = "loss_items" if items else _items_name(training, options.loss_mean)
-    source = Source(module, inputs, training.inputs, training, evaluation, name, items_name, plan)
-    source.trained = _trained(module, source, plan)
-    return source
+    return training, evaluation, name, items_name, _trained(module, training, name, plan)
 
 
 def source_of_inference(module, example, options: Options):
@@ -201,11 +216,11 @@ def _check_step_outputs(traced, names):
                         remedy="Each step gives scalars as result.loss and result.metrics")
 
 
-def _trained(module, source, plan):
+def _trained(module, training, loss, plan):
     """Names of the parameters that are trained: those of the optimizer that require a gradient and get one, as
     PyTorch's optimizers skip parameters without a gradient."""
     names = names_of_parameters(module)
-    reached = _marks.reached_by_gradient(source.training.exported, source.training.output_node(source.loss))
+    reached = _marks.reached_by_gradient(training.exported, training.output_node(loss))
     trained = set()
     for parameter in module.parameters():
         own = names[id(parameter)]
@@ -213,6 +228,6 @@ def _trained(module, source, plan):
                 (plan is None or own[0] in plan.weights):
             trained |= set(own)
     if not trained:
-        raise Error("the loss depends on no parameter that is trained", where=f"loss '{source.loss}'",
+        raise Error("the loss depends on no parameter that is trained", where=f"loss '{loss}'",
                     remedy="Check requires_grad of the parameters, and detach() and torch.no_grad() in forward")
     return frozenset(trained)

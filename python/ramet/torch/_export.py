@@ -177,10 +177,42 @@ class Traced:
         first = len(nodes) - len(self.outputs)
         return nodes[first + self.outputs.index(name)].meta["val"]
 
+    def type_of(self, name):
+        """The element type of an output."""
+        return self.output_value(name).dtype
+
+    def written(self):
+        return Written(text_of(self.exported), self.inputs, self.outputs, {name: self.type_of(name) for name in self.outputs},
+                       {name: value for name, value in self.exported.constants.items() if isinstance(value, torch.Tensor)})
+
+    def forget(self):
+        """Lets go of the graph, which holds the module's tensors."""
+        self.exported = None
+
     def counts(self):
         """Number of calls of each operator."""
         return collections.Counter(name_of_op(node) for node in self.exported.graph.nodes if node.op == "call_function"
                                    and "getitem" not in str(node.target))
+
+
+@dataclasses.dataclass
+class Written:
+    """What a model is made of: a traced program without its graph."""
+
+    text: str        # of models/model.json in a .pt2 file
+    inputs: list     # as of Traced
+    outputs: list
+    types: dict      # of the outputs
+    constants: dict  # tensors that are in the program
+
+    def type_of(self, name):
+        return self.types[name]
+
+    def written(self):
+        return self
+
+    def forget(self):
+        self.text, self.constants = "", {}
 
 
 def name_of_op(node):
@@ -355,8 +387,9 @@ def storage_of(tensor):
     return f"{tensor.untyped_storage().data_ptr():x}+{tensor.storage_offset()}:{list(tensor.shape)}:{list(tensor.stride())}"
 
 
-def tensors_of(module, exported, trained):
-    """(name, tensor, storage, whether it is trained) of all that the programs read; in the order of the module."""
+def tensors_of(module, constants, trained):
+    """(name, tensor, storage, whether it is trained) of all that programs read, which have these constants (by name) of
+    their own; in the order of the module."""
     own = dict(module.named_parameters(remove_duplicate=False))
     own |= dict(module.named_buffers(remove_duplicate=False))
     found, storages = [], {}
@@ -371,12 +404,7 @@ def tensors_of(module, exported, trained):
                                     remedy="Tie whole parameters (a.weight = b.weight), and transpose in forward")
         found.append((name, _numbers(tensor), key if tensor.numel() else "", name in trained))
     named = {name for name, _, _, _ in found}
-    for program in exported:
-        for name, tensor in program.constants.items():
-            if isinstance(tensor, torch.Tensor) and name not in named:
-                named.add(name)
-                found.append((name, _numbers(tensor), "", False))
-    return found
+    return found + [(name, _numbers(tensor), "", False) for name, tensor in constants.items() if name not in named]
 
 
 def _numbers(tensor):

@@ -56,7 +56,8 @@ class Options:
     """"low": everything below that saves memory and changes no bit, where the other options allow it. The program takes 65%
     of the memory that it would take otherwise (unless `device_memory` or `layout` says what to save), or as little as it
     can; the module is released; there is no predict(); gradients are not kept (`update_in_backward`) unless they are
-    clipped or summed; and libraries' pages that are in no use leave the process. "": the options below alone."""
+    clipped or summed; `torch.export` runs in a fork, so that what it imports and keeps is not in this process; and
+    libraries' pages that are in no use leave it. "": the options below alone."""
     predicts: bool = True
     """Whether there is predict(). Its outputs (such as logits in f32) may need more memory than a step."""
     update_in_backward: bool = False

@@ -55,9 +55,9 @@ def supported(module, example, training=True, batch_dims=None):
     error = ""
     if not refused:
         try:
-            tensors = [ramet.TorchTensor(*each) for each in _export.tensors_of(module, [traced.exported], set())]
-            ramet.import_torch(name=type(module).__name__, evaluation=_export.text_of(traced.exported), tensors=tensors,
-                               outputs=traced.outputs)
+            program = traced.written()
+            tensors = [ramet.TorchTensor(*each) for each in _export.tensors_of(module, program.constants, set())]
+            ramet.import_torch(name=type(module).__name__, evaluation=program.text, tensors=tensors, outputs=program.outputs)
         except Error as found:
             error = str(found)
     return Report(dict(traced.counts()), refused, error)

@@ -18,8 +18,7 @@ def save(path, module, example, loss=None, optimizer=None, options=None):
     options = options or Options()
     source = source_of_inference(module, example) if loss == "none" else \
         source_of_training(module, example, loss, optimizer, options)
-    programs = [each.exported for each in (source.training, source.evaluation) if each]
-    tensors = _export.tensors_of(source.module, programs, source.trained)
+    tensors = _export.tensors_of(source.module, {}, source.trained)
     about = {
         "version": VERSION,
         "name": type(source.module).__name__,

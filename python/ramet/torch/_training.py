@@ -15,6 +15,7 @@ from . import _export
 from ._compile import source_of_training
 from ._optimizers import KINDS
 from ._options import Options
+from ._structure import samples_back
 from ._weights import Weights, give_back, is_released
 
 CLASSES = {"sgd": "Sgd", "adam": "Adam", "adamw": "AdamW", "lamb": "Lamb", "lars": "Lars", "lion": "Lion",
@@ -115,7 +116,7 @@ class TrainingModel:
         before = time.perf_counter()
         weights = Weights(module, source.trained)
         arguments = source.arguments(options, weights)
-        self._output_types = {name: source.training.output_value(name).dtype for name in options.outputs}
+        self._output_types = {name: source.training.type_of(name) for name in options.outputs}
         exported = time.perf_counter()
         self._model = ramet.import_torch(**arguments)
         del arguments
@@ -245,8 +246,8 @@ class TrainingModel:
     def _outputs_of(self, result, given):
         """Tensors that a step gives, without samples that were added to the batch."""
         tensors = {name: torch.as_tensor(array).to(self._output_types[name]) for name, array in result.outputs.items()}
-        return {name: self._source.training.tree.as_returned(
-                    name, tensor[:given] if given < self.samples_per_step == tensor.shape[0] else tensor)
+        return {name: samples_back(tensor[:given] if given < self.samples_per_step == tensor.shape[0] else tensor,
+                                   self.options.batch_dims.get(name, 0))
                 for name, tensor in tensors.items()}
 
     def __call__(self, *arguments, **keywords):
@@ -394,4 +395,5 @@ def training_model(module, optimizer, example, loss=None, options=None):
     if options.memory == "low":
         ramet.trim_memory()  # imports have read most of libraries that stay unused
     with _reserve(optimizer, options):
-        return TrainingModel(source_of_training(module, example, loss, optimizer, options), options, began)
+        source = source_of_training(module, example, loss, optimizer, options, apart=options.memory == "low")
+        return TrainingModel(source, options, began)

@@ -68,6 +68,8 @@ HostReserve::HostReserve(int64_t bytes) : state_(std::make_shared<State>()) {
   const auto address = reinterpret_cast<uintptr_t>(mapping);
   auto* const data = reinterpret_cast<std::byte*>((address + kHugePage - 1) / kHugePage * kHugePage);
   madvise(data, static_cast<size_t>(bytes / kHugePage * kHugePage), MADV_HUGEPAGE);
+  // A fork meanwhile has no use for it, and would make each page that is touched from then on a copy.
+  madvise(mapping, mapped, MADV_DONTFORK);
   state_->memory = {mapping, mapped, data, 0};
   state_->bytes = bytes;
   state_->thread = std::thread([state = state_.get()] { state->run(); });
@@ -91,6 +93,7 @@ HostMapping HostReserve::claim(int64_t bytes) {
   state->end();
   munmap(state->memory.data + end, state->memory.mapped - static_cast<size_t>(before + end));
   state->memory.mapped = static_cast<size_t>(before + end);
+  madvise(state->memory.mapping, state->memory.mapped, MADV_DOFORK);
   current.reset();
   return std::exchange(state->memory, {});
 }

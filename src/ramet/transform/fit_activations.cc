@@ -24,7 +24,7 @@ constexpr std::array<LayerActivations, 6> kKinds = {{{RecomputeLevel::kNone, fal
                                                      {RecomputeLevel::kLayer, false, false},
                                                      {RecomputeLevel::kCheap, false, false},
                                                      {RecomputeLevel::kNone, false, false}}};
-constexpr uint8_t kFirstResident = 3, kKeep = 5;
+constexpr uint8_t kFirstResident = 3, kRecompute = 3, kKeep = 5;
 
 /// What one layer, or what follows the layers, costs in a micro-batch.
 struct Unit {
@@ -263,6 +263,7 @@ class Fit {
     for (uint8_t kind = first_kind_; kind < kKeep; ++kind) {
       const std::vector<int64_t> found = peaks(uniform_choices(count_, kind));
       for (size_t s = 0; s < stages_.size(); ++s) stages_[s].note_uniform(kind, found[s]);
+      if (kind == kRecompute) recomputed_peak_ = most(found);
     }
     search();
     settle();
@@ -310,13 +311,40 @@ class Fit {
     }
   }
 
-  /// For one device: layers' inputs are dropped too.
+  /// For one device: layers' inputs are dropped too, of every layer but some at equal distances, or of those whose
+  /// inputs are the largest.
   ActivationChoices last_resort() const {
-    if (last_peak_ <= problem_.byte_limit || problem_.in_parts) return combined();
+    ActivationChoices best = combined();
+    if (last_peak_ <= problem_.byte_limit || problem_.in_parts) return best;
+    int64_t least = last_peak_;
+    const auto consider = [&](const ActivationChoices& choices) {
+      const int64_t peak = most(peaks(choices));
+      if (peak < least) least = peak, best = choices;
+      return peak;
+    };
     RecomputeOptions all;
     all.mode = RecomputeOptions::Mode::kAll;
-    const ActivationChoices thin = choose_activations(all, count_ - 1);
-    return most(peaks(thin)) < last_peak_ ? thin : combined();
+    consider(choose_activations(all, count_ - 1));
+    drop_largest(uniform_choices(count_, kRecompute), consider);
+    return best;
+  }
+
+  /// Drops the largest inputs, each if that makes the peak smaller.
+  template <typename Consider>
+  void drop_largest(ActivationChoices choices, Consider consider) const {
+    constexpr size_t kTrials = 8;
+    const auto bytes = [&](size_t layer) { return units_[layer].waiting[level_index(RecomputeLevel::kLayer)]; };
+    std::vector<size_t> layers;  // the first has no layer before it that its inputs could be computed from
+    for (size_t layer = 1; layer + 1 < count_; ++layer) layers.push_back(layer);
+    std::stable_sort(layers.begin(), layers.end(), [&](size_t a, size_t b) { return bytes(a) > bytes(b); });
+    if (layers.size() > kTrials) layers.resize(kTrials);
+    int64_t peak = recomputed_peak_;
+    for (const size_t layer : layers) {
+      choices[layer].drop_input = true;
+      const int64_t with = consider(choices);
+      choices[layer].drop_input = with < peak;
+      peak = std::min(peak, with);
+    }
   }
 
   const StepGraph& step_;
@@ -326,6 +354,7 @@ class Fit {
   std::vector<Unit> units_;
   std::vector<StageFit> stages_;
   int64_t last_peak_ = INT64_MAX;
+  int64_t recomputed_peak_ = INT64_MAX;  ///< where every layer is recomputed, and nothing streams
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "ramet/ops/map_program.h"
 #include "ramet/ops/map_role.h"
@@ -33,6 +34,7 @@ class ClusterMap {
       inputs_.push_back(value);
     }
     for (auto id = cluster.nodes.rbegin(); id != cluster.nodes.rend(); ++id) add(*id);
+    shrink();
   }
 
   void emit(GraphCopier& copier, Graph& result) const {
@@ -106,6 +108,35 @@ class ClusterMap {
     outputs_.push_back(value);
   }
 
+  /// Leaves out the steps and inputs that no output needs: those of a map's outputs that nobody reads.
+  void shrink() {
+    std::vector<bool> needed(static_cast<size_t>(program_.values()), false);
+    needed[0] = true;  // a map has an input
+    for (const MapProgram::Output& output : program_.outputs) needed[static_cast<size_t>(output.value)] = true;
+    const auto inputs = static_cast<size_t>(program_.inputs);
+    for (size_t i = program_.steps.size(); i-- > 0;)
+      if (needed[inputs + i])
+        for (const int operand : program_.steps[i].operands) needed[static_cast<size_t>(operand)] = true;
+    if (std::ranges::find(needed, false) == needed.end()) return;
+    MapProgram whole = std::exchange(program_, {});
+    const std::vector<ValueId> read = std::exchange(inputs_, {});
+    std::vector<int> number(needed.size(), -1);
+    for (size_t value = 0; value < needed.size(); ++value) {
+      if (!needed[value]) continue;
+      if (value < inputs) {
+        inputs_.push_back(read[value]);
+        number[value] = program_.inputs++;
+        continue;
+      }
+      MapProgram::Step& step = whole.steps[value - inputs];
+      for (int& operand : step.operands) operand = number[static_cast<size_t>(operand)];
+      number[value] = program_.values();
+      program_.steps.push_back(std::move(step));
+    }
+    for (const MapProgram::Output& output : whole.outputs)
+      program_.outputs.push_back({number[static_cast<size_t>(output.value)], output.reduce});
+  }
+
   const Graph& graph_;
   const MapCluster& cluster_;
   const std::vector<std::vector<NodeId>>& uses_;
@@ -122,6 +153,11 @@ Graph with_maps(const Graph& graph, const std::vector<MapCluster>& clusters, Map
   const std::vector<std::vector<NodeId>> uses = graph.uses();
   std::vector<bool> is_output(graph.values().size(), false);
   for (const GraphOutput& output : graph.outputs()) is_output[static_cast<size_t>(output.value)] = true;
+  const auto has_unread_output = [&](NodeId id) {
+    return std::ranges::any_of(graph.node(id).outputs, [&](ValueId value) {
+      return !is_output[static_cast<size_t>(value)] && uses[static_cast<size_t>(value)].empty();
+    });
+  };
   std::vector<const MapCluster*> cluster_of(graph.nodes().size(), nullptr);
   Graph result(graph.name());
   GraphCopier copier(graph, result);
@@ -130,7 +166,7 @@ Graph with_maps(const Graph& graph, const std::vector<MapCluster>& clusters, Map
     const int32_t serial = serial_of(graph, cluster);
     for (const NodeId id : cluster.nodes) {
       copier.stand_in(graph.node(id).serial, serial);
-      if (cluster.nodes.size() > 1) cluster_of[static_cast<size_t>(id)] = &cluster;
+      if (cluster.nodes.size() > 1 || has_unread_output(id)) cluster_of[static_cast<size_t>(id)] = &cluster;
     }
   }
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {

@@ -20,8 +20,8 @@ enum class MapRounding : uint8_t {
   kAlways      ///< rounded, as to all other readers, so that clusters change no bit
 };
 
-/// The graph with a map in place of each cluster of two nodes or more. A value that nodes outside of the cluster read
-/// is an output of the map.
+/// The graph with a map in place of each cluster of two nodes or more, or of a node with an output that nobody reads.
+/// A value that nodes outside of the cluster read is an output of the map; what no output needs is left out.
 Graph with_maps(const Graph& graph, const std::vector<MapCluster>& clusters, MapRounding rounding);
 
 }  // namespace ramet::transform
