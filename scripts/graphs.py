@@ -256,7 +256,11 @@ def main():
             for run in range(min(figure.runs, args.seeds)):
                 if (figure.name, run) in results:
                     continue
-                graphs = [prepare(each.format(run=run), data, work, args.program) for each in figure.sets]
+                try:
+                    graphs = [prepare(each.format(run=run), data, work, args.program) for each in figure.sets]
+                except (OSError, subprocess.CalledProcessError) as error:  # the program has said why
+                    print(f"{figure.name}: left out, a graph set could not be made: {error}", file=sys.stderr)
+                    break
                 trained = train(figure, run, graphs, work, args.program, args.threads)
                 if trained is None:
                     break
