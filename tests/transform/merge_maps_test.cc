@@ -7,6 +7,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/transform/differentiate.h"
 #include "ramet/transform/fuse.h"
+#include "ramet/transform/inline_maps.h"
 #include "ramet/transform/merge_maps.h"
 #include "ramet/transform/precision.h"
 #include "ramet/transform/simplify.h"
@@ -15,9 +16,9 @@
 namespace ramet::tests {
 namespace {
 
-/// Merges, and expects the same bits of every output from fewer nodes.
-Graph expect_same_bits(const Graph& graph) {
-  const Graph merged = merge_maps(graph);
+/// Merges, with values made again or not, and expects the same bits of every output.
+Graph expect_same_bits(const Graph& graph, bool inlines = false) {
+  const Graph merged = inlines ? inline_maps(merge_maps(graph)) : merge_maps(graph);
   verify(merged, "merge_maps");
   const auto feeds = feeds_for(graph, 1.0);
   const std::vector<HostTensor> before = interpret(graph, cpu_backend(), feeds),
@@ -60,6 +61,44 @@ TEST(MergeMaps, SumsOfANormBelongToTheMapsThatMakeTheirTerms) {
     EXPECT_LE(count(merged, "broadcast_to"), 1) << print(merged);  // of a gradient that a product reads
     EXPECT_LT(merged.nodes().size() + 8, graph.nodes().size());
   }
+}
+
+/// Tensors of `shape` in f32 that nodes make.
+int written(const Graph& graph, const Shape& shape) {
+  return static_cast<int>(std::ranges::count_if(
+      graph.values(), [&](const Value& value) { return value.producer != kNoNode && value.type.shape == shape; }));
+}
+
+TEST(InlineMaps, ANormKeepsTheProductInFrontOfIt) {
+  const Graph graph = fuse(simplify(differentiate(norm_graph(130, 64), "loss", {"first", "gain", "last"})));
+  const Graph merged = expect_same_bits(graph), inlined = expect_same_bits(graph, true);
+  EXPECT_GE(written(merged, {1, 130, 64}), 8) << print(merged);
+  EXPECT_LE(written(inlined, {1, 130, 64}), 5) << print(inlined);
+  EXPECT_LE(inlined.nodes().size(), merged.nodes().size());
+}
+
+TEST(InlineMaps, TrainingGraphsKeepTheirBits) {
+  for (const Model& model : {tiny_bert(), tiny_gpt2()}) {
+    std::vector<std::string> names;
+    for (const auto& weight : model.weights) names.push_back(weight.name);
+    expect_same_bits(fuse(simplify(differentiate(model.forward, "loss", names))), true);
+  }
+}
+
+TEST(InlineMaps, WhatOthersReadIsWritten) {
+  Graph graph("read");
+  GraphBuilder build(graph);
+  const Tensor x = build.input("x", DType::kF32, {128, 16}), weight = build.input("w", DType::kF32, {16, 16});
+  const Tensor product = matmul(x, weight), bias = build.input("b", DType::kF32, {16});
+  const Tensor read = add(product, bias);                // by a product
+  const Tensor dear = exp(exp(exp(exp(exp(product)))));  // costs more than to read it
+  const Tensor state = multiply(x, bias);                // of an input, which may be a state
+  build.output("product", matmul(read, weight));
+  build.output("sums", reduce_sum(multiply(read, read), {0}));
+  build.output("dear", multiply(matmul(dear, weight), dear));
+  build.output("state", multiply(matmul(state, weight), state));
+  const Graph inlined = expect_same_bits(graph, true);
+  EXPECT_EQ(written(inlined, {128, 16}), written(expect_same_bits(graph), {128, 16})) << print(inlined);
 }
 
 TEST(MergeMaps, ValuesOf16BitsAreRoundedInsideToo) {

@@ -24,6 +24,7 @@
 #include "ramet/transform/attach_programs.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
+#include "ramet/transform/inline_maps.h"
 #include "ramet/transform/join_epilogues.h"
 #include "ramet/transform/lower_states.h"
 #include "ramet/transform/merge_maps.h"
@@ -101,7 +102,7 @@ void join_epilogues(Stage& stage, const KernelLibrary& library, int threads) {
 bool merges_maps(const KernelLibrary& library) { return library.kernel_class().starts_with("cpu-"); }
 
 void merge_maps(Stage& stage) {
-  for (Piece& piece : stage.pieces) piece.graph = transform::merge_maps(piece.graph);
+  for (Piece& piece : stage.pieces) piece.graph = transform::inline_maps(transform::merge_maps(piece.graph));
 }
 
 std::vector<std::string> weights_of(const Stage& stage) {
