@@ -183,14 +183,15 @@ TEST(Search, WeightsHeldIn16BitsAreSearchedLikeOthers) {
     return bytes;
   };
   const size_t layouts = all_layouts(planner_of("1 GiB", "auto").space()).size();
-  for (const std::string held : {"bf16", "f16", "split"}) {
-    SCOPED_TRACE(held);
-    const std::vector<std::string> settings = {"train.precision=bf16", "train.weights=" + held};
+  using Types = std::pair<std::string, std::string>;
+  for (const auto& [precision, held] : {Types{"bf16", "bf16"}, {"bf16", "f16"}, {"bf16", "split"}, {"f16", "f16"}}) {
+    SCOPED_TRACE(precision + " with weights in " + held);
+    const std::vector<std::string> settings = {"train.precision=" + precision, "train.weights=" + held};
     Bench bench("1 GiB", "auto", settings);
     EXPECT_EQ(all_layouts(bench.planner.space()).size(), layouts);
     expect_bounds_hold(bench, 11);
     const char* const narrow = "auto p=2 t=1 offload=none rts=none schedule=1f1b";
-    Bench few("1 GiB", narrow, settings), wide("1 GiB", narrow, {"train.precision=bf16"});
+    Bench few("1 GiB", narrow, settings), wide("1 GiB", narrow, {"train.precision=" + precision});
     const SearchResult result = few.search(0);
     ASSERT_FALSE(result.fitting.empty());
     EXPECT_TRUE(result.proven);
