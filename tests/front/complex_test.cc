@@ -60,6 +60,8 @@ TEST(Complex, ProductsSumsAndQuotients) {
          {2, 4, 6, -2});
   expect({.op = "aten.add", .arguments = both("a", "b"), .overload = "Tensor"}, {3, 1, 3, 0});
   expect({.op = "aten.add", .arguments = both("r", "a"), .overload = "Tensor"}, {3, 2, 2, -1});
+  expect({.op = "aten.add", .arguments = {{"self", tensor("a")}, {"other", number(2)}}, .overload = "Tensor"},
+         {3, 2, 5, -1});
   expect({.op = "aten.sub", .arguments = both("r", "a"), .overload = "Tensor"}, {1, -2, -4, 1});
   expect({.op = "aten.div", .arguments = both("a", "b"), .overload = "Tensor"}, {0, 1, -1, -3});
   expect({.op = "aten.div", .arguments = both("a", "r"), .overload = "Tensor"}, {0.5, 1, -3, 1});

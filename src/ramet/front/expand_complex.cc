@@ -219,10 +219,16 @@ class Expansion {
   /// A sum or a difference; what is real has no imaginary part to add.
   bool sum() {
     const auto [first, second] = operands();
-    if (first.empty() || second.empty()) return false;
+    if (first.empty()) return false;
     const std::string result = now_->outputs.at(0);
     const TensorType type = part_type(result);
-    const Parts a = parts(first), b = parts(second);
+    const Parts a = parts(first);
+    if (second.empty()) {  // a number
+      if (a.imaginary.empty()) return false;
+      set(result, {with(a.real, "", type), a.imaginary});
+      return true;
+    }
+    const Parts b = parts(second);
     const auto imaginary_of = [&](const Parts& each) {
       return each.imaginary.empty() ? zeros_like(each.real) : each.imaginary;
     };
