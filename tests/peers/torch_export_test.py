@@ -239,7 +239,7 @@ class Tensors(unittest.TestCase):
         module.last = nn.Linear(8, 8)
         module.head = nn.Linear(8, 8)
         module.head.weight = module.last.weight
-        found = {name: storage for name, _, storage, _ in _export.tensors_of(module, [], set())}
+        found = {name: storage for name, _, storage, _ in _export.tensors_of(module, {}, set())}
         self.assertEqual(found["head.weight"], found["last.weight"])
         self.assertEqual(len(set(found.values())), len(found) - 1)
 
@@ -248,12 +248,12 @@ class Tensors(unittest.TestCase):
         whole = torch.zeros(4, 4)
         module.a, module.b = nn.Parameter(whole), nn.Parameter(whole.t())
         with self.assertRaisesRegex(ramet.UnsupportedOp, "'a' and 'b': two parameters that share memory"):
-            _export.tensors_of(module, [], set())
+            _export.tensors_of(module, {}, set())
 
     def test_weights_are_not_copied(self):
         module = Net()
         pointers = {name: each.data_ptr() for name, each in module.named_parameters()}
-        for name, tensor, _, _ in _export.tensors_of(module, [], set()):
+        for name, tensor, _, _ in _export.tensors_of(module, {}, set()):
             self.assertEqual(tensor.data_ptr(), pointers[name])
 
 
