@@ -75,7 +75,7 @@ def main():
             if lines is None:
                 return NOT_DONE
             end = next(filter(trainings.is_end, lines))
-            scores[density].append(100 * end["held_out_accuracy"])
+            scores[density].append(end["held_out_accuracy"])
             print(json.dumps({"density": density, "seed": seed, "accuracy": round(scores[density][-1], 2), "steps": end["steps"]}), flush=True)
     for density, of_seeds in scores.items():
         deviation = {"deviation": round(statistics.stdev(of_seeds), 2)} if len(of_seeds) > 1 else {}
