@@ -57,6 +57,8 @@ void require_rows(const NodeSignature& node, int input, const std::string& name,
            "[B," + std::to_string(rows) + "," + std::to_string(width) + "]");
 }
 
+constexpr int64_t kBlock = 32;  // of numbers that are checked by vectors
+
 /// The numbers of the places that hold edges.
 void check_numbers(const NodeSignature& node, const std::string& name, const int32_t* numbers, const int32_t* ptr,
                    int64_t batch, int64_t rows, int64_t edges, int64_t bound) {
@@ -65,7 +67,6 @@ void check_numbers(const NodeSignature& node, const std::string& name, const int
     const int32_t* const of_sample = numbers + b * edges;
     const int64_t count = ptr[b * (rows + 1) + rows];
     // The loops over all numbers have no branch; the number that is wrong is found behind them.
-    constexpr int64_t kBlock = 32;
     uint32_t wrong = 0;
     int64_t at = 0;
     for (; at + kBlock <= count; at += kBlock)
@@ -157,8 +158,11 @@ NeighborForm neighbor_dot_form(const NodeSignature& node) {
 
 void check_segments(const NodeSignature& node, const int32_t* ptr, int64_t batch, int64_t rows, int64_t edges) {
   for (int64_t b = 0; b < batch; ++b, ptr += rows + 1) {
-    bool wrong = ptr[0] != 0 || ptr[rows] > edges;
-    for (int64_t i = 0; i < rows; ++i) wrong |= ptr[i + 1] < ptr[i];
+    uint32_t wrong = ptr[0] != 0 || ptr[rows] > edges;
+    int64_t at = 0;
+    for (; at + kBlock <= rows; at += kBlock)
+      for (int64_t i = at; i < at + kBlock; ++i) wrong |= static_cast<uint32_t>(ptr[i + 1] < ptr[i]);
+    for (; at < rows; ++at) wrong |= static_cast<uint32_t>(ptr[at + 1] < ptr[at]);
     for (int64_t i = 0; wrong && i <= rows; ++i)
       if (const int64_t least = i == 0 ? 0 : ptr[i - 1]; ptr[i] < least || ptr[i] > (i == 0 ? 0 : edges))
         throw wrong_edge_list(node, "pointer [" + std::to_string(b) + "," + std::to_string(i) + "]", ptr[i], least,

@@ -36,6 +36,7 @@ constexpr int kVectors = 4;  // of features of narrow heads that one pass over t
 constexpr int kMostVectors = 8;
 constexpr int64_t kProductLanes = 16;
 constexpr int64_t kAhead = 8;  // places from a row that is fetched to the one that is added
+constexpr int kFetched = 4;  // least vectors of a row that is fetched: the processor looks far enough ahead over fewer
 
 /// Features [first, first + count) of rows [begin, end), kCount vectors of them: chains over the rows' places.
 template <int kCount, bool kWeighted>
@@ -56,7 +57,7 @@ void sum_features(const EdgeSums& call, int64_t begin, int64_t end, int64_t head
     for (int v = 0; v < kCount; ++v) sums[v] = hn::Zero(d);
     for (int64_t k = row_begin; k < row_end; ++k) {
       const float* const x = features(k);
-      if (from && k + kAhead < stop) {
+      if (kCount >= kFetched && from && k + kAhead < stop) {
         const float* const next = features(k + kAhead);
         RAMET_UNROLL
         for (int v = 0; v < kCount; ++v) hwy::Prefetch(next + v * lanes);
