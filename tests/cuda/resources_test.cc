@@ -1,3 +1,4 @@
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -35,6 +36,15 @@ std::string true_compiler() {
     if (fs::exists(library)) return library;
   return "";
 }
+
+/// "13.0"; "" where the library does not say.
+std::string version_of(const std::string& compiler) {
+  void* library = dlopen(compiler.c_str(), RTLD_NOW | RTLD_LOCAL);
+  auto* ask = library ? reinterpret_cast<int (*)(int*, int*)>(dlsym(library, "nvrtcVersion")) : nullptr;
+  int major = 0, minor = 0;
+  return ask && ask(&major, &minor) == 0 ? std::to_string(major) + "." + std::to_string(minor) : "";
+}
+constexpr const char* kTableVersion = "13.0";  // of the compiler that tests/samples/cuda/resources.txt is from
 
 /// A line a kernel, sorted; the same kernel stands once.
 std::string table() {
@@ -89,7 +99,9 @@ TEST(Resources, OfTheSmallModelsAreAsExpected) {
     fs::create_directories(sample.parent_path());
     write_file_atomic(sample, found);
   }
-  EXPECT_EQ(found, read_file(sample)) << "RAMET_WRITE_SAMPLES=1 writes the table anew";
+  // Another compiler gives registers otherwise.
+  if (version_of(compiler) == kTableVersion)
+    EXPECT_EQ(found, read_file(sample)) << "RAMET_WRITE_SAMPLES=1 writes the table anew";
   // Registers suffice: nothing is spilled, and no array of a thread is in memory.
   size_t line = 0;
   for (size_t end = found.find('\n'); end != std::string::npos; line = end + 1, end = found.find('\n', line)) {
