@@ -221,6 +221,7 @@ std::vector<Following> all_following(const Shape& result, bool last) {
   of_sample[0] = result[0];
   return {{"1:%1=relu(%0)->%1", {}},
           {"2:%2=add(%0,%1);%3=relu(%2)->%3", {result}},
+          {"2:%2=add(%1,%0)->%2", {result}},
           {"2:%2=add(%1,%0);%3=gelu(%0);%4=multiply(%2,%3)->%4", {result}},
           {"2:%2=subtract(%0,%1)->%2", {result}},
           {"3:%3=multiply(%0,%1);%4=add(%3,%2);%5=clamp[-0.5,2](%4)->%5", {Shape(of_channel), result}},

@@ -45,6 +45,7 @@ struct Own {
   float* sums;
   char* zeros;
   uint32_t* gathered;  ///< [chunk][position][tap][unit]
+  int64_t addend = 0;  ///< of an epilogue in registers: bytes from where a sum goes
 };
 
 /// Puts the taps of a box in the order of the filter's, and finds those that lie together.
@@ -89,6 +90,11 @@ struct DenseConvolution::Parts {
     const bool stored = form.result.dtype == DType::kF32 || form.result.dtype == DType::kBF16;
     return form.chunks == 1 && stored && (!form.has_bias || bias_type == DType::kF32);
   }
+  /// Whether tiles compute the epilogue themselves.
+  bool in_registers() const {
+    return direct() && filter.compute == DType::kF32 && form.result.dtype == DType::kF32 && !stages_out &&
+           epilogue->simple();
+  }
   std::array<int64_t, 3> result_extents() const {
     const auto& s = form.space;
     return transposed ? std::array{s[0].input, s[1].input, s[2].input}
@@ -102,8 +108,8 @@ struct DenseConvolution::Parts {
   Own own(char* scratch, int rank) const;
   void fill_table(const Box& box, const PixelView& view, char* out, int64_t begin, int64_t end, const Own& own) const;
   void compute(const KernelContext& context, const PixelView& view, const uint32_t* panels, char* out, int rank) const;
-  void tile(const Box& box, int64_t item, int64_t row, int64_t rows, const Own& own, const uint32_t* panels,
-            const void* bias) const;
+  void tile(const Box& box, int64_t item, int64_t row, int64_t rows, int64_t next, const Own& own,
+            const uint32_t* panels, const void* bias) const;
   void by_vectors(const Box& box, int64_t first, int64_t last, int64_t rows, const Own& own, const uint32_t* panels,
                   const void* bias) const;
   void by_tiles(const Box& box, int64_t first, int64_t last, int64_t rows, const Own& own, const uint32_t* panels,
@@ -218,9 +224,9 @@ void DenseConvolution::Parts::fill_table(const Box& box, const PixelView& view, 
   for (int64_t i = 0; i < end - begin; ++i) own.outs[i] = out + own.results[i] * bytes;
 }
 
-/// Rows [row, row + rows) of the block by one panel of one group.
-void DenseConvolution::Parts::tile(const Box& box, int64_t item, int64_t row, int64_t rows, const Own& own,
-                                   const uint32_t* panels, const void* bias) const {
+/// Rows [row, row + rows) of the block by one panel of one group; `next` rows behind them are read next.
+void DenseConvolution::Parts::tile(const Box& box, int64_t item, int64_t row, int64_t rows, int64_t next,
+                                   const Own& own, const uint32_t* panels, const void* bias) const {
   const int64_t group = item / filter.panels(), panel = item % filter.panels();
   const bool whole = panel + 1 < filter.panels();
   ConvolutionTile tile{.rows = rows,
@@ -242,6 +248,12 @@ void DenseConvolution::Parts::tile(const Box& box, int64_t item, int64_t row, in
     tile.out = own.outs + row;
     if (bias) tile.bias = static_cast<const float*>(bias) + column(item);
   }
+  if (in_registers()) {
+    tile.adds = epilogue->simple()->addend >= 0;
+    tile.addend = own.addend;
+    tile.relu = epilogue->simple()->relu;
+  }
+  tile.next = next;
   constexpr int64_t kChunkSums = kTilePositions * kTileColumns;
   for (int64_t chunk = 0; chunk < form.chunks; ++chunk) {
     tile.reads_offset = (group * form.chunks + chunk) * staged.run() * staged.element();
@@ -276,7 +288,12 @@ void DenseConvolution::Parts::by_vectors(const Box& box, int64_t first, int64_t 
                                          const uint32_t* panels, const void* bias) const {
   for (int64_t item = first; item < last; ++item) {
     const int64_t most = tile_positions(filter.compute, filter.panel_width(item % filter.panels()));
-    for (int64_t row = 0; row < rows; row += most) tile(box, item, row, std::min(most, rows - row), own, panels, bias);
+    // The first panel reads what is in no cache. Rows of one tap are read once and in order.
+    const bool ahead = item == first && box.box.taps() == 1 && form.chunks == 1;
+    for (int64_t row = 0; row < rows; row += most) {
+      const int64_t count = std::min(most, rows - row);
+      tile(box, item, row, count, ahead ? std::min(count, rows - row - count) : 0, own, panels, bias);
+    }
   }
 }
 
@@ -327,7 +344,9 @@ void DenseConvolution::Parts::compute(const KernelContext& context, const PixelV
                                       char* out, int rank) const {
   char* scratch = static_cast<char*>(context.scratch);
   const void* bias = form.has_bias ? context.inputs[2] : nullptr;
-  const Own own = this->own(scratch, rank);
+  Own own = this->own(scratch, rank);
+  if (in_registers() && epilogue->simple()->addend >= 0)
+    own.addend = static_cast<const char*>(context.inputs[static_cast<size_t>(epilogue->simple()->addend)]) - out;
   std::memset(own.zeros, 0, static_cast<size_t>(std::max(staged.pixel_bytes(), filter.units() * 4)));
   const int64_t items = form.groups * filter.panels();
   const int64_t first = by_panels ? items * rank / threads : 0, last = by_panels ? items * (rank + 1) / threads : items;
@@ -342,7 +361,7 @@ void DenseConvolution::Parts::compute(const KernelContext& context, const PixelV
         by_tiles(box, first, last, count, own, panels, bias);
       else
         by_vectors(box, first, last, count, own, panels, bias);
-      if (follows_blocks())
+      if (follows_blocks() && !in_registers())
         epilogue->apply(context, scratch + epilogue_at(), rank, at * results(), (at + count) * results());
     }
   }
@@ -392,7 +411,7 @@ void DenseConvolution::run(const KernelContext& context) const {
       channels_to_front(p.results(), positions, p.out_size(), out, begin, end, context.outputs[0]);
     });
   }
-  if (!p.follows_blocks()) p.epilogue->apply_to_all(context, scratch + p.epilogue_at());
+  if (!p.follows_blocks() && !p.in_registers()) p.epilogue->apply_to_all(context, scratch + p.epilogue_at());
 }
 
 }  // namespace ramet::kernel

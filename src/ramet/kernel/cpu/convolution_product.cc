@@ -15,6 +15,9 @@ namespace {
 
 using Kind = ConvolutionForm::Kind;
 
+// Sums in f32 of so many terms are one chain in oneDNN's products too. Longer ones are cut, and their bits differ.
+constexpr int64_t kShortSums = 512;
+
 bool is_product(const ConvolutionForm& form) {
   const bool pointwise = std::all_of(form.space.begin(), form.space.end(), [](const ConvolutionSpace& space) {
     return space.taps == 1 && space.stride == 1 && space.low == 0 && space.high == 0;
@@ -66,6 +69,8 @@ std::unique_ptr<PreparedMatmul> prepare(const NodeSignature& whole, int threads,
       return refuse("8-bit floating types are not for this kernel");
   if (form.samples * form.input_positions() * form.channels * form.filters == 0)
     return refuse("there is nothing to sum");
+  if (node.inputs[0].dtype == DType::kF32 && form.kind == Kind::kForward && form.channels / form.chunks <= kShortSums)
+    return refuse("short sums of f32 are for tiles, which need no pass for an epilogue");
   const DType bias = form.has_bias ? node.inputs[2].dtype : DType::kF32;
   std::optional<BlockedMatrix> blocked;
   if (node.attributes.has("b_blocked")) blocked = BlockedMatrix::parse(node.attributes.get_string("b_blocked"));

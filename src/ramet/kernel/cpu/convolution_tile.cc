@@ -38,30 +38,62 @@ HWY_INLINE void Step(const char* const (&a)[kRows], int64_t at, const float* b, 
   }
 }
 
+HWY_INLINE Vf Relu(Vf a) { return hn::IfThenElse(hn::Lt(a, hn::Zero(Df())), hn::Zero(Df()), a); }
+
 /// Rows of sums, `t.width` apart, as `t.out` wants them.
 template <class T>
 void StoreRows(const ConvolutionTile& t, const float* sums) {
   for (int64_t i = 0; i < t.rows; ++i)
     walk_vectors(t.columns, [&](int64_t j, int64_t count) {
-      const Vf sum = hn::LoadU(Df(), sums + i * t.width + j);
-      store_part(t.bias ? hn::Add(sum, load_part(t.bias + j, count)) : sum,
-                 reinterpret_cast<T*>(t.out[i] + t.out_offset) + j, count);
+      char* const row = t.out[i] + t.out_offset;
+      Vf sum = hn::LoadU(Df(), sums + i * t.width + j);
+      if (t.bias) sum = hn::Add(sum, load_part(t.bias + j, count));
+      if (t.adds) sum = hn::Add(sum, load_part(reinterpret_cast<const float*>(row + t.addend) + j, count));
+      store_part(t.relu ? Relu(sum) : sum, reinterpret_cast<T*>(row) + j, count);
     });
+}
+
+/// The same of whole rows of f32, from registers.
+template <bool kAdds, bool kRelu, int kRows, int kVectors>
+HWY_INLINE void StoreTile(const ConvolutionTile& t, const Vf (&sums)[kRows][kVectors]) {
+  const Df d;
+  Vf bias[kVectors];
+  RAMET_UNROLL
+  for (int j = 0; j < kVectors; ++j) bias[j] = t.bias ? hn::LoadU(d, t.bias + j * kLanes) : hn::Zero(d);
+  RAMET_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    auto* const to = reinterpret_cast<float*>(t.out[i] + t.out_offset);
+    const auto* const addend = reinterpret_cast<const float*>(t.out[i] + t.out_offset + t.addend);
+    RAMET_UNROLL
+    for (int j = 0; j < kVectors; ++j) {
+      Vf sum = t.bias ? hn::Add(sums[i][j], bias[j]) : sums[i][j];
+      if (kAdds) sum = hn::Add(sum, hn::LoadU(d, addend + j * kLanes));
+      hn::StoreU(kRelu ? Relu(sum) : sum, d, to + j * kLanes);
+    }
+  }
+}
+
+/// Brings to the caches where row `i` of the result goes, what is added to it, and what the next tile reads first.
+HWY_INLINE void Ahead(const ConvolutionTile& t, int64_t i, int64_t tap) {
+  if (t.out) {
+    const char* to = t.out[i] + t.out_offset;
+    for (int64_t at = 0; at < 4 * t.columns; at += 64) {
+      __builtin_prefetch(to + at, 1);
+      if (t.adds) __builtin_prefetch(to + t.addend + at);
+    }
+  }
+  if (i < t.next) {
+    const char* from = t.reads[tap * t.reads_stride + t.rows + i] + t.reads_offset;
+    for (int64_t at = 0; at < 4 * t.units; at += 64) __builtin_prefetch(from + at);
+  }
 }
 
 template <int kRows, int kVectors>
 HWY_INLINE void Finish(const ConvolutionTile& t, const Vf (&sums)[kRows][kVectors]) {
   const Df d;
   if (t.out && t.columns == t.width && t.type == DType::kF32) {
-    RAMET_UNROLL
-    for (int j = 0; j < kVectors; ++j) {
-      const Vf bias = t.bias ? hn::LoadU(d, t.bias + j * kLanes) : hn::Zero(d);
-      RAMET_UNROLL
-      for (int i = 0; i < kRows; ++i)
-        hn::StoreU(t.bias ? hn::Add(sums[i][j], bias) : sums[i][j], d,
-                   reinterpret_cast<float*>(t.out[i] + t.out_offset) + j * kLanes);
-    }
-    return;
+    if (t.adds) return t.relu ? StoreTile<true, true>(t, sums) : StoreTile<true, false>(t, sums);
+    return t.relu ? StoreTile<false, true>(t, sums) : StoreTile<false, false>(t, sums);
   }
   HWY_ALIGN float rows[kRows * kVectors * kLanes];
   float* to = t.out ? rows : t.sums;
@@ -88,7 +120,14 @@ void Tile(const ConvolutionTile& t) {
     RAMET_UNROLL
     for (int i = 0; i < kRows; ++i) a[i] = t.reads[tap * t.reads_stride + i] + t.reads_offset;
     const auto* b = reinterpret_cast<const float*>(t.panel + t.tap_units[tap]);
-    for (int64_t k = 0; k < t.units; ++k) Step<kRows, kVectors>(a, 4 * k, b + k * kVectors * kLanes, sums);
+    int64_t k = 0;
+    if (tap + 1 == t.taps)
+      for (int i = 0; i < kRows; ++i) {
+        Ahead(t, i, tap);
+        for (const int64_t end = t.units * (i + 1) / kRows; k < end; ++k)
+          Step<kRows, kVectors>(a, 4 * k, b + k * kVectors * kLanes, sums);
+      }
+    for (; k < t.units; ++k) Step<kRows, kVectors>(a, 4 * k, b + k * kVectors * kLanes, sums);
   }
   Finish<kRows, kVectors>(t, sums);
 }

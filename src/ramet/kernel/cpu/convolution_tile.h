@@ -25,6 +25,11 @@ struct ConvolutionTile {
   int64_t columns;
   const float* bias;  ///< of the first column, or null
   DType type;
+  /// For results in f32: what follows bias. First, where `adds` says so, the addend of a sum, which lies `addend` bytes
+  /// from where the sum goes; then ReLU.
+  bool adds = false, relu = false;
+  int64_t addend = 0;
+  int64_t next = 0;  ///< rows of the next tile, which are read behind this one's: they are brought to the caches
 };
 
 /// Positions that a tile of so many columns has at best.
