@@ -17,17 +17,17 @@ Values reshape(const OnnxCall& at) {
   const Tensor a = at.input(0);
   std::vector<int64_t> dims = at.integers_of(1, "shape");
   const bool keeps_zero = at.flag("allowzero");
-  int64_t known = 1;
+  bool empty = false;
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] == 0 && !keeps_zero) {
       if (static_cast<int>(i) >= a.shape().rank()) at.refuse("a shape has 0 where the operand has no dimension");
       dims[i] = a.dim(static_cast<int>(i));
     }
     if (dims[i] < -1) at.refuse("a shape has the extent " + std::to_string(dims[i]));
-    if (dims[i] != -1) known *= dims[i];
+    if (dims[i] == 0) empty = true;
   }
   // The extent of -1 is not known among extents of 0.
-  if (known == 0)
+  if (empty)
     for (int64_t& dim : dims)
       if (dim == -1) dim = 0;
   return {ops::reshape(a, Shape(dims))};
