@@ -113,8 +113,9 @@ TEST_F(TaskCli, TrainsEvaluatesPredictsAndExports) {
   recipe.replace(recipe.find("preset"), recipe.find("dropout") - recipe.find("preset"), "init_from = \"published\"\n");
   write_file_atomic(folder_ / "more.toml", recipe);
   EXPECT_EQ(last({"eval", "more.toml"})["held_out_accuracy"], end["best_accuracy"]);
-  EXPECT_THAT(error_of({"eval", "more.toml", "--set", "model.vocabulary_size=1000"}),
-              HasSubstr("--set model.vocabulary_size: the recipe and the published model differ; found 1000; expected"));
+  EXPECT_THAT(
+      error_of({"eval", "more.toml", "--set", "model.vocabulary_size=1000"}),
+      HasSubstr("--set model.vocabulary_size: the recipe and the published model differ; found 1000; expected"));
 }
 
 TEST_F(TaskCli, EveryLayoutEndsWithTheSameBitsAndMetrics) {
@@ -122,7 +123,8 @@ TEST_F(TaskCli, EveryLayoutEndsWithTheSameBitsAndMetrics) {
   for (const char* layout : {"r=2", "p=2", "t=2", "r=2 p=2 recompute=all rts=optimizer"}) {
     const json other = last({"train", "pairs.toml", "--steps", "6", "--layout", layout});
     EXPECT_EQ(other["weights_hash"], one["weights_hash"]) << layout;
-    for (const char* number : {"loss", "held_out_accuracy", "held_out_loss"}) EXPECT_EQ(other[number], one[number]) << layout;
+    for (const char* number : {"loss", "held_out_accuracy", "held_out_loss"})
+      EXPECT_EQ(other[number], one[number]) << layout;
   }
   EXPECT_EQ(last({"train", "pairs.toml", "--steps", "6", "--threads", "1"})["weights_hash"], one["weights_hash"]);
 }
@@ -157,13 +159,13 @@ TEST_F(TaskCli, SeedsAreToldTogetherAndMakeAnEnsemble) {
   EXPECT_EQ(seeds["event"], "seeds");
   EXPECT_EQ(seeds["runs"], 3);
   double mean = 0;
-  for (const char* seed : {"0", "1", "2"}) mean += last({"eval", std::string("all/pairs-seed") + seed})["loss"].get<double>() / 3;
+  for (const char* seed : {"0", "1", "2"})
+    mean += last({"eval", std::string("all/pairs-seed") + seed})["loss"].get<double>() / 3;
   EXPECT_GT(seeds["accuracy_greatest"], 0);
   EXPECT_LE(seeds["accuracy_least"], seeds["accuracy_mean"]);
   EXPECT_LE(seeds["accuracy_mean"], seeds["accuracy_greatest"]);
   EXPECT_GT(seeds["loss_deviation"], 0);
-  const json together =
-      last({"eval", "all/pairs-seed0", "--with", "all/pairs-seed1", "--with", "all/pairs-seed2"});
+  const json together = last({"eval", "all/pairs-seed0", "--with", "all/pairs-seed1", "--with", "all/pairs-seed2"});
   EXPECT_EQ(together["runs"], 3);
   EXPECT_GT(mean, 0);
   const Outcome told = ramet({"train", "pairs.toml", "--seeds", "2", "--steps", "1"});
