@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "ramet/front/importer.h"
+#include "ramet/front/patterns.h"
 
 namespace ramet::front {
 namespace {
@@ -161,11 +162,6 @@ class FoldFinder {
 
 namespace {
 
-TracedArgument tensor(const std::string& name) { return {.kind = Kind::kTensor, .text = name}; }
-TracedArgument integer(int64_t value) {
-  return {.kind = Kind::kInt, .integer = value, .number = static_cast<double>(value)};
-}
-
 /// Writes the calls that change one running statistic: the mean over samples of `each` [samples, channels].
 class StatisticWriter {
  public:
@@ -186,11 +182,12 @@ class StatisticWriter {
   }
   void update(const TracedInput& buffer, const std::string& each, double momentum) {
     const Shape& shape = program_.types.at(buffer.value).shape;
-    const std::string mean = call("aten.mean", {{"self", tensor(each)}, {"dim", integer(0)}}, shape);
-    const std::string next = call(
-        "aten.lerp",
-        {{"self", tensor(buffer.value)}, {"end", tensor(mean)}, {"weight", {.kind = Kind::kFloat, .number = momentum}}},
-        shape);
+    const std::string mean = call("aten.mean", {{"self", tensor_argument(each)}, {"dim", integer_argument(0)}}, shape);
+    const std::string next = call("aten.lerp",
+                                  {{"self", tensor_argument(buffer.value)},
+                                   {"end", tensor_argument(mean)},
+                                   {"weight", number_argument(momentum)}},
+                                  shape);
     program_.outputs.push_back({TracedOutput::Kind::kBufferMutation, next, buffer.target});
   }
 
@@ -223,12 +220,13 @@ bool add_statistics(TracedProgram& program, std::vector<TracedCall>& calls, cons
                     *variance = statistic(program, norm, "running_var", channels);
   if (!mean || !variance || type->second.dtype != DType::kF32) return false;
   TracedArgument space{.kind = Kind::kList};
-  for (int axis = 2; axis < type->second.shape.rank(); ++axis) space.list.push_back(integer(axis));
+  for (int axis = 2; axis < type->second.shape.rank(); ++axis) space.list.push_back(integer_argument(axis));
   const TracedInput of_mean = *mean, of_variance = *variance;
   StatisticWriter writer(program, calls, norm);
   const Shape each{samples, channels};
   writer.update(of_mean, writer.call("aten.mean", {{"self", *x}, {"dim", space}}, each), momentum->number);
-  writer.update(of_variance, writer.call("aten.var", {{"self", *x}, {"dim", space}, {"correction", integer(1)}}, each),
+  writer.update(of_variance,
+                writer.call("aten.var", {{"self", *x}, {"dim", space}, {"correction", integer_argument(1)}}, each),
                 momentum->number);
   return true;
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "ramet/front/patterns.h"
 #include "ramet/front/table.h"
 
 namespace ramet::front {
@@ -11,12 +12,6 @@ namespace {
 
 using Kind = TracedArgument::Kind;
 using Arguments = std::vector<std::pair<std::string, TracedArgument>>;
-
-TracedArgument of_tensor(std::string name) { return {.kind = Kind::kTensor, .text = std::move(name)}; }
-TracedArgument of_integer(int64_t value) {
-  return {.kind = Kind::kInt, .integer = value, .number = static_cast<double>(value)};
-}
-TracedArgument of_list(std::vector<TracedArgument> list) { return {.kind = Kind::kList, .list = std::move(list)}; }
 
 /// Calls that give f(a) + i f(b) for a + i b. Their operands are the arguments of kOperands; others are the same in
 /// both.
@@ -98,10 +93,10 @@ class Expansion {
     if (!is_complex(name)) return {name, ""};
     if (const auto found = parts_.find(name); found != parts_.end()) return found->second;
     const std::string pair = add(temporary(), program_.types.find(name)->second, "aten.view_as_real", "default",
-                                 {{"self", of_tensor(name)}});
+                                 {{"self", tensor_argument(name)}});
     const auto part = [&](int64_t index) {
       return add(temporary(), part_type(name), "aten.select", "int",
-                 {{"self", of_tensor(pair)}, {"dim", of_integer(-1)}, {"index", of_integer(index)}});
+                 {{"self", tensor_argument(pair)}, {"dim", integer_argument(-1)}, {"index", integer_argument(index)}});
     };
     Parts made{part(0), part(1)};
     parts_[name] = made;
@@ -115,9 +110,11 @@ class Expansion {
     const TensorType type = program_.types.find(name)->second;
     const std::string pair =
         add(temporary(), type, "aten.stack", "default",
-            {{"tensors", of_list({of_tensor(found->second.real), of_tensor(found->second.imaginary)})},
-             {"dim", of_integer(-1)}});
-    add(name, type, "aten.view_as_complex", "default", {{"self", of_tensor(pair)}});
+            {{"tensors",
+              TracedArgument{.kind = Kind::kList,
+                             .list = {tensor_argument(found->second.real), tensor_argument(found->second.imaginary)}}},
+             {"dim", integer_argument(-1)}});
+    add(name, type, "aten.view_as_complex", "default", {{"self", tensor_argument(pair)}});
   }
 
   /// The parts that a call's result has from now on; it becomes a pair where one is read.
@@ -127,13 +124,13 @@ class Expansion {
   }
 
   std::string zeros_like(const std::string& real) {
-    return add(temporary(), part_type(real), "aten.zeros_like", "default", {{"self", of_tensor(real)}});
+    return add(temporary(), part_type(real), "aten.zeros_like", "default", {{"self", tensor_argument(real)}});
   }
   std::string one(const std::string& op, const std::string& a) {
-    return add(temporary(), part_type(a), op, "default", {{"self", of_tensor(a)}});
+    return add(temporary(), part_type(a), op, "default", {{"self", tensor_argument(a)}});
   }
   std::string two(const std::string& op, const std::string& a, const std::string& b, const TensorType& type) {
-    return add(temporary(), type, op, "Tensor", {{"self", of_tensor(a)}, {"other", of_tensor(b)}});
+    return add(temporary(), type, op, "Tensor", {{"self", tensor_argument(a)}, {"other", tensor_argument(b)}});
   }
 
   /// The same argument for one of the two parts.
@@ -266,16 +263,11 @@ class Expansion {
     set(result, {real, two("aten.mul", radius, one("aten.sin", angle), type)});
   }
 
-  std::string argument(std::string_view name) const {
-    const TracedArgument* found = now_->find(name);
-    return found && found->kind == Kind::kTensor ? found->text : "";
-  }
-
   /// Calls with a form of their own; false for those without.
   bool special() {
-    const std::string self = argument("self"), result = now_->outputs.at(0), &op = now_->op;
-    if (op == "aten.complex") return set(result, {argument("real"), argument("imag")}), true;
-    if (op == "aten.polar") return set_polar(result, argument("abs"), argument("angle")), true;
+    const std::string self = tensor_of(*now_, "self"), result = now_->outputs.at(0), &op = now_->op;
+    if (op == "aten.complex") return set(result, {tensor_of(*now_, "real"), tensor_of(*now_, "imag")}), true;
+    if (op == "aten.polar") return set_polar(result, tensor_of(*now_, "abs"), tensor_of(*now_, "angle")), true;
     if (!is_complex(self)) return false;
     const Parts a = parts(self);
     if (op == "aten._conj" || op == "aten.conj" || op == "aten._conj_physical" || op == "aten.conj_physical")
@@ -285,7 +277,8 @@ class Expansion {
     if (op == "aten.abs" || op == "aten.angle") {
       const bool size = op == "aten.abs";
       add(result, part_type(a.real), size ? "aten.hypot" : "aten.atan2", "default",
-          {{"self", of_tensor(size ? a.real : a.imaginary)}, {"other", of_tensor(size ? a.imaginary : a.real)}});
+          {{"self", tensor_argument(size ? a.real : a.imaginary)},
+           {"other", tensor_argument(size ? a.imaginary : a.real)}});
       return true;
     }
     if (op == "aten.real" && parts_.count(self)) return rename(a.real, result), true;
@@ -293,7 +286,7 @@ class Expansion {
     return false;
   }
   void rename(const std::string& value, const std::string& result) {
-    add(result, part_type(value), "aten.alias", "default", {{"self", of_tensor(value)}});
+    add(result, part_type(value), "aten.alias", "default", {{"self", tensor_argument(value)}});
   }
 
   bool known_types() const {

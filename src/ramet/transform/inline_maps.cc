@@ -6,6 +6,7 @@
 
 #include "ramet/ops/map_program.h"
 #include "ramet/ops/map_role.h"
+#include "ramet/transform/map_needs.h"
 
 namespace ramet::transform {
 namespace {
@@ -34,7 +35,7 @@ class ProgramBuilder {
 
   /// Steps of `from` that the values `wanted` need. `known` holds numbers that stand for some of its values.
   void append(const Rewritten& from, const std::vector<int>& wanted, std::map<int, int>& known) {
-    for (const int value : needed(from.program, wanted, known)) {
+    for (const int value : needed_values(from.program, wanted, known)) {
       if (value < from.program.inputs) {
         known[value] = input(from.inputs[static_cast<size_t>(value)]);
         continue;
@@ -59,21 +60,6 @@ class ProgramBuilder {
     to->program = {inputs(), std::move(steps_), std::move(outputs)};
     to->inputs = std::move(inputs_);
     to->changed = true;
-  }
-
-  /// The values that `wanted` are made of, in order, without those that are known.
-  static std::vector<int> needed(const MapProgram& program, const std::vector<int>& wanted,
-                                 const std::map<int, int>& known) {
-    std::vector<bool> is_needed(static_cast<size_t>(program.values()), false);
-    for (const int value : wanted) is_needed[static_cast<size_t>(value)] = true;
-    for (int value = program.values() - 1; value >= program.inputs; --value)
-      if (is_needed[static_cast<size_t>(value)] && !known.contains(value))
-        for (const int operand : program.steps[static_cast<size_t>(value - program.inputs)].operands)
-          is_needed[static_cast<size_t>(operand)] = true;
-    std::vector<int> values;
-    for (int value = 0; value < program.values(); ++value)
-      if (is_needed[static_cast<size_t>(value)] && !known.contains(value)) values.push_back(value);
-    return values;
   }
 
  private:
@@ -131,7 +117,7 @@ class Inliner {
   bool is_cheap(const Rewritten& from, ValueId value, int number) const {
     int flops = 0;
     ValueId full = kNoValue;
-    for (const int each : ProgramBuilder::needed(from.program, {number}, {})) {
+    for (const int each : needed_values(from.program, {number})) {
       if (each >= from.program.inputs) {
         flops += std::max(1, from.program.steps[static_cast<size_t>(each - from.program.inputs)].info().flops);
         continue;

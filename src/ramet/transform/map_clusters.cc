@@ -7,6 +7,7 @@
 
 #include "ramet/ops/map_program.h"
 #include "ramet/ops/map_role.h"
+#include "ramet/transform/map_needs.h"
 
 namespace ramet::transform {
 namespace {
@@ -110,27 +111,22 @@ class ClusterMap {
 
   /// Leaves out the steps and inputs that no output needs: those of a map's outputs that nobody reads.
   void shrink() {
-    std::vector<bool> needed(static_cast<size_t>(program_.values()), false);
-    needed[0] = true;  // a map has an input
-    for (const MapProgram::Output& output : program_.outputs) needed[static_cast<size_t>(output.value)] = true;
-    const auto inputs = static_cast<size_t>(program_.inputs);
-    for (size_t i = program_.steps.size(); i-- > 0;)
-      if (needed[inputs + i])
-        for (const int operand : program_.steps[i].operands) needed[static_cast<size_t>(operand)] = true;
-    if (std::ranges::find(needed, false) == needed.end()) return;
+    std::vector<int> wanted = {0};  // a map has an input
+    for (const MapProgram::Output& output : program_.outputs) wanted.push_back(output.value);
+    const std::vector<int> needed = needed_values(program_, wanted);
+    if (std::ssize(needed) == program_.values()) return;
     MapProgram whole = std::exchange(program_, {});
     const std::vector<ValueId> read = std::exchange(inputs_, {});
-    std::vector<int> number(needed.size(), -1);
-    for (size_t value = 0; value < needed.size(); ++value) {
-      if (!needed[value]) continue;
-      if (value < inputs) {
-        inputs_.push_back(read[value]);
-        number[value] = program_.inputs++;
+    std::vector<int> number(static_cast<size_t>(whole.values()), -1);
+    for (const int value : needed) {
+      if (value < whole.inputs) {
+        inputs_.push_back(read[static_cast<size_t>(value)]);
+        number[static_cast<size_t>(value)] = program_.inputs++;
         continue;
       }
-      MapProgram::Step& step = whole.steps[value - inputs];
+      MapProgram::Step& step = whole.steps[static_cast<size_t>(value - whole.inputs)];
       for (int& operand : step.operands) operand = number[static_cast<size_t>(operand)];
-      number[value] = program_.values();
+      number[static_cast<size_t>(value)] = program_.values();
       program_.steps.push_back(std::move(step));
     }
     for (const MapProgram::Output& output : whole.outputs)
