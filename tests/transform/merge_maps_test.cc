@@ -90,12 +90,12 @@ TEST(InlineMaps, WhatOthersReadIsWritten) {
   GraphBuilder build(graph);
   const Tensor x = build.input("x", DType::kF32, {128, 16}), weight = build.input("w", DType::kF32, {16, 16});
   const Tensor product = matmul(x, weight), bias = build.input("b", DType::kF32, {16});
-  const Tensor read = add(product, bias);                // by a product
-  const Tensor dear = exp(exp(exp(exp(exp(product)))));  // costs more than to read it
-  const Tensor state = multiply(x, bias);                // of an input, which may be a state
+  const Tensor read = add(product, bias);                  // a product reads this value, and cannot make it
+  const Tensor costly = exp(exp(exp(exp(exp(product)))));  // takes too many operations to be made again
+  const Tensor state = multiply(x, bias);                  // is made of an input, and an input may be a state
   build.output("product", matmul(read, weight));
   build.output("sums", reduce_sum(multiply(read, read), {0}));
-  build.output("dear", multiply(matmul(dear, weight), dear));
+  build.output("costly", multiply(matmul(costly, weight), costly));
   build.output("state", multiply(matmul(state, weight), state));
   const Graph inlined = expect_same_bits(graph, true);
   EXPECT_EQ(written(inlined, {128, 16}), written(expect_same_bits(graph), {128, 16})) << print(inlined);

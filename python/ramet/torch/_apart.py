@@ -14,9 +14,10 @@ STUCK_SECONDS = 30  # without any work: a fork that waits for a thread which onl
 
 
 def result_of(function):
-    """What `function()` returns, by pickle. None where a fork cannot be had, and where it raises, dies or hangs: whoever
-    calls the function here then gets what it raises. The fork reads the memory of this process as it is now, and has
-    copies of what either of them changes."""
+    """Calls `function` in a fork and returns its result, which pickle must be able to carry. Returns None where the system
+    gives no fork, and where the function raises, or the fork dies or hangs; the caller then calls the function in this
+    process, and gets its exception there. The fork sees the memory of this process as it is now. Later changes in one
+    process do not reach the other."""
     if sys.platform != "linux":  # libraries of other systems do not stand a fork
         return None
     _flush()  # or the fork writes what is buffered, too
