@@ -1,4 +1,4 @@
-"""SchNet, knowledge graphs, cut graphs, sparse weights and caches as ONNX files, beside onnxruntime."""
+"""SchNet, knowledge graphs, paths in them, cut graphs, sparse weights and caches as ONNX files, beside onnxruntime."""
 import unittest
 
 from onnx_support import END, SIZES, TEXT, WriterTestCase
@@ -38,6 +38,20 @@ set = "set.safetensors"
 group = 4
 negatives = 4
 {data}
+""" + END.format(batch=2)
+PATHS = """kind = "nbfnet"
+[model.paths]
+layers = 2
+message = "{message}"
+aggregate = "{aggregate}"
+[model.knowledge]
+width = 8
+[data]
+kind = "triples"
+[data.triples]
+set = "set.safetensors"
+group = 4
+negatives = 4
 """ + END.format(batch=2)
 CUT = """kind = "{kind}"
 [model.graph]
@@ -154,6 +168,18 @@ class WrittenOps(WriterTestCase):
             given[f"{side}_known_ptr"] = ends(numpy.full((samples, triples), min(1, shapes[f"{side}_known"][1] // triples)))
             given[f"{side}_known"] = numpy.random.default_rng(1).integers(0, 30, shapes[f"{side}_known"])
         self.check(path, given)
+
+    def test_messages_along_paths(self):
+        write_triples(self.folder)
+        for message, aggregate in (("distmult", "pna"), ("transe", "sum"), ("rotate", "pna")):
+            with self.subTest(message):
+                run = self.train(message, PATHS.format(message=message, aggregate=aggregate))
+                path = self.export(run)
+                self.assertIn("path_statistics" if aggregate == "pna" else "path_sum", self.ops_of(path))
+                shapes = shapes_of(path)
+                samples, rows, room = shapes["ptr"][0], shapes["ptr"][1] - 1, shapes["source"][1]
+                counts = numpy.random.default_rng(2).integers(0, room // rows + 1, (samples, rows))  # the last places hold no edge
+                self.check(path, {"entity": rows, "source": rows, "relation": 6, "edge_relation": 6, "ptr": ends(counts)})
 
     def test_entities_in_shards(self):
         write_triples(self.folder)

@@ -6,6 +6,7 @@
 #include "ramet/ops/halo.h"
 #include "ramet/ops/neighbors.h"
 #include "ramet/ops/pair_distance.h"
+#include "ramet/ops/paths.h"
 #include "ramet/ops/radial.h"
 
 namespace ramet::front {
@@ -160,6 +161,52 @@ Names neighbor_dot(OnnxWriter& to, const OnnxOp& op) {
   Edges edges(to, op.in[3], form.batch, form.targets, form.edges);
   return {dots(to, edges, {op.in[0], op.in[1]}, op.in[2], {form.batch, form.edges}, form.width, form.heads,
                op.input(0).dtype)};
+}
+
+// --- messages along paths ---
+
+/// The complex products of runs of `width` features, whose first halves are real parts: [B, E, F].
+std::string rotated(OnnxWriter& to, const std::string& a, const std::string& b, const ops::PathForm& form) {
+  const int64_t half = form.width / 2;
+  const Dims runs = {form.batch, form.edges, form.features / form.width, form.width};
+  const std::string x = to.reshape(a, runs), y = to.reshape(b, runs);
+  const auto part = [&](const std::string& of, int64_t at) { return to.slice(of, 3, at * half, (at + 1) * half); };
+  const auto product = [&](int64_t i, int64_t j) { return to.node("Mul", {part(x, i), part(y, j)}); };
+  const std::string real = to.node("Sub", {product(0, 0), product(1, 1)});
+  const std::string imaginary = to.node("Add", {product(0, 1), product(1, 0)});
+  const std::string made = to.node("Concat", {real, imaginary}, {onnx_integer("axis", 3)});
+  return to.reshape(made, {form.batch, form.edges, form.features});
+}
+
+/// What each edge sends, [B, E, F].
+std::string path_messages(OnnxWriter& to, const OnnxOp& op, const ops::PathForm& form, Edges& edges) {
+  const std::string x = edges.gather(op.in[1], edges.safe(op.in[3]));
+  const std::string relation = edges.gather(op.in[2], edges.safe(op.in[4]));
+  switch (form.message) {
+    case ops::PathMessage::kProduct: return to.node("Mul", {x, relation});
+    case ops::PathMessage::kSum: return to.node("Add", {x, relation});
+    case ops::PathMessage::kRotation: break;
+  }
+  return rotated(to, x, relation, form);
+}
+
+/// Sums with each row's own message. Of statistics also sums of squares, the greatest and the least; which edges these
+/// come from, only gradients read.
+Names path_sums(OnnxWriter& to, const OnnxOp& op) {
+  const ops::PathForm form = ops::path_form(op.signature);
+  Edges edges(to, op.in[5], form.batch, form.rows, form.edges);
+  const std::string& own = op.in[0];
+  const std::string messages = path_messages(to, op, form, edges);
+  const auto join = [&](const std::string& values, const char* by, double first) {
+    return edges.join(values, {form.features}, DType::kF32, by, first);
+  };
+  Names made = {to.node("Add", {own, join(messages, "add", 0)})};
+  if (!form.statistics) return made;
+  const auto squared = [&](const std::string& of) { return to.node("Mul", {of, of}); };
+  made.push_back(to.node("Add", {squared(own), join(squared(messages), "add", 0)}));
+  made.push_back(to.node("Max", {own, join(messages, "max", -INFINITY)}));
+  made.push_back(to.node("Min", {own, join(messages, "min", INFINITY)}));
+  return made;
 }
 
 // --- one graph in clusters ---
@@ -323,6 +370,8 @@ const std::vector<OnnxFormEntry>& onnx_graph_forms() {
       {"segment_expand", segment_expand, true},
       {"neighbor_sum", neighbor_sum, true},
       {"neighbor_dot", neighbor_dot, true},
+      {"path_sum", path_sums, true},
+      {"path_statistics", path_sums, true},
       {"halo_rows", halo_rows, true},
       {"halo_sum", halo_sum, true},
       {"halo_dot", halo_dot, true},

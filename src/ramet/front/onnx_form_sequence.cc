@@ -173,11 +173,14 @@ Names rotary(OnnxWriter& to, const OnnxOp& op) {
 class Recurrent {
  public:
   Recurrent(OnnxWriter& to, const OnnxOp& op) : to_(to), op_(op), form_(ops::recurrent_form(op.signature)) {
-    if (form_.projection >= 0) op.refuse("a projection of the state has no form");
     if (!form_.blocked.empty()) op.refuse("a weight in a kernel's own layout has no form");
   }
 
-  Names write() {
+  Names write() { return form_.projection >= 0 ? write_steps() : write_layer(); }
+
+ private:
+  /// One operator for all steps.
+  Names write_layer() {
     // The input of each gate is there already: the product with the identity passes it on.
     const int64_t width = form_.gate_width();
     const std::string zeros = to_.node("ConstantOfShape", {to_.integers({width, width})});
@@ -203,7 +206,58 @@ class Recurrent {
     return results;
   }
 
- private:
+  /// Each step by itself: ONNX's LSTM has no projection.
+  Names write_steps() {
+    std::string h = operand(form_.h0), c = operand(form_.c0);
+    const std::string weight = to_.transpose(operand(form_.weight), {1, 0});
+    const std::string projection = to_.transpose(operand(form_.projection), {1, 0});
+    Names outputs(static_cast<size_t>(form_.steps));
+    for (int64_t i = 0; i < form_.steps; ++i) {
+      const int64_t at = form_.reverse ? form_.steps - 1 - i : i;
+      auto [next, cell] = lstm_step(at, h, c, weight, projection);
+      std::string output = next;
+      if (form_.lengths >= 0) {
+        const std::string real = to_.reshape(
+            to_.node("Less",
+                     {to_.integers({at}, op_.input(static_cast<size_t>(form_.lengths)).dtype), operand(form_.lengths)}),
+            {form_.batch, 1});
+        output = to_.node("Where", {real, next, to_.number(form_.dtype, 0)});
+        next = to_.node("Where", {real, next, h}), cell = to_.node("Where", {real, cell, c});
+      }
+      outputs[static_cast<size_t>(at)] = to_.reshape(output, {1, form_.batch, form_.state});
+      h = next, c = cell;
+    }
+    const std::string y = form_.steps > 0 ? to_.node("Concat", outputs, {onnx_integer("axis", 0)})
+                                          : to_.expand(to_.number(form_.dtype, 0), {0, form_.batch, form_.state});
+    return {y, h, c};
+  }
+
+  /// The h and c behind step `at`, as ops/recurrent.h has it: sums and c in f32.
+  std::pair<std::string, std::string> lstm_step(int64_t at, const std::string& h, const std::string& c,
+                                                const std::string& weight, const std::string& projection) {
+    const auto f32 = [&](const std::string& a) { return form_.dtype == DType::kF32 ? a : to_.cast(a, DType::kF32); };
+    const auto rounded = [&](const std::string& a) {
+      return form_.dtype == DType::kF32 ? a : to_.cast(a, form_.dtype);
+    };
+    const auto binary = [&](const char* op, const std::string& a, const std::string& b) {
+      return to_.node(op, {a, b});
+    };
+    const std::string x = to_.reshape(to_.slice(operand(form_.x), 0, at, at + 1), {form_.batch, form_.gate_width()});
+    const std::string sums = binary("Add", f32(x), to_.node("MatMul", {f32(h), f32(weight)}));
+    const auto gate = [&](int64_t number, int64_t peephole, const std::string& cell) {
+      std::string sum = to_.slice(sums, 1, number * form_.hidden, (number + 1) * form_.hidden);
+      if (form_.peepholes < 0 || peephole < 0) return sum;
+      return binary("Add", sum,
+                    binary("Mul", to_.slice(f32(operand(form_.peepholes)), 0, peephole, peephole + 1), cell));
+    };
+    const std::string i = to_.node("Sigmoid", {gate(0, 0, c)}), f = to_.node("Sigmoid", {gate(1, 1, c)});
+    const std::string g = to_.node("Tanh", {gate(2, -1, "")});
+    const std::string cell = binary("Add", binary("Mul", f, c), binary("Mul", i, g));
+    const std::string o = to_.node("Sigmoid", {gate(3, 2, cell)});
+    const std::string unprojected = rounded(binary("Mul", o, to_.node("Tanh", {cell})));
+    return {rounded(to_.node("MatMul", {f32(unprojected), f32(projection)})), cell};
+  }
+
   const std::string& operand(int input) const { return op_.in[static_cast<size_t>(input)]; }
   std::string first(int input) { return to_.reshape(operand(input), {1, form_.batch, form_.hidden}); }
 
