@@ -301,6 +301,23 @@ RAMET_API Tensor neighbor_sum(Operand x, Operand source, Operand ptr, Operand ta
 RAMET_API Tensor neighbor_dot(Operand a, Operand b, Operand source, Operand ptr, Operand target, Operand by_source,
                               Operand source_ptr, int64_t heads = 0);
 
+/// Messages along the edges of a graph with relations (Zhu et al., arXiv 2106.06935): for each node its own message,
+/// own [B, N, F], and those of its edges in order. A message is the source's row of x [B, N, F] and the row of the
+/// edge's relation of `relations` [B, R, F], by `relation` i32 [B, E]: their "product", their "sum", or the "rotation"
+/// of complex numbers, whose real parts are the first half of each run of `width` features (0: of all). No tensor of
+/// edges exists.
+RAMET_API Tensor path_sum(Operand own, Operand x, Operand relations, Operand source, Operand relation, Operand ptr,
+                          const std::string& message, int64_t width = 0);
+/// The sum of the same messages, the sum of their squares, the greatest and the least, each [B, N, F].
+struct PathStatistics {
+  Tensor sum;
+  Tensor squares;
+  Tensor most;   ///< the gradient goes to the first among equals
+  Tensor least;  ///< likewise
+};
+RAMET_API PathStatistics path_statistics(Operand own, Operand x, Operand relations, Operand source, Operand relation,
+                                         Operand ptr, const std::string& message, int64_t width = 0);
+
 /// Rows of table [V, H] at i32 indices [...] -> [..., H]. An index outside of [0, V) is an error at run time.
 RAMET_API Tensor gather(Operand table, Operand indices);
 /// Zeros [rows, H], to which updates [..., H] are added at i32 row indices [...], in the order of their positions.

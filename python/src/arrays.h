@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arguments.h"
@@ -13,8 +15,8 @@ class Feeds {
  public:
   Feeds() = default;
   /// `arrays`: a dictionary of arrays by name, each with __dlpack__ or the buffer protocol, or numbers in lists.
-  /// `model`: where it has an input of the name, i64 numbers become the i32 of the input if all fit, lists get its type,
-  /// and check_samples is called. Throws Error for what is no array of numbers in the memory of the processor.
+  /// `model`: where it has an input of the name, i64 numbers become the i32 of the input if all fit, lists get its
+  /// type, and check_samples is called. Throws Error for what is no array of numbers in the memory of the processor.
   Feeds(const nb::dict& arrays, const ramet::Model* model);
   /// Throws ShapeError when an array for an input of the model has other dimensions behind the first, which counts
   /// samples.
@@ -45,6 +47,26 @@ struct ArrayArgument {
   const ramet::ArrayView& view() const { return feeds.views()[0].second; }
   explicit ArrayArgument(nb::handle array, std::optional<ramet::DType> list_type = std::nullopt);
 };
+
+/// The numbers of an array or a list. Numbers of i64 become those of i32 where all fit. Throws ShapeError otherwise.
+template <typename T>
+std::vector<T> numbers_of(nb::handle array, const char* name) {
+  const ArrayArgument given(array, ramet::dtype_of<T>());
+  const ramet::ArrayView& view = given.view();
+  if constexpr (std::is_same_v<T, int32_t>) {
+    const auto* wide = reinterpret_cast<const int64_t*>(view.data());
+    const auto fits = [](int64_t number) { return std::in_range<int32_t>(number); };
+    if (view.dtype() == ramet::DType::kI64 && std::all_of(wide, wide + view.elements(), fits))
+      return {wide, wide + view.elements()};
+  }
+  if (view.dtype() != ramet::dtype_of<T>())
+    throw ramet::ShapeError({.what = "numbers of another type",
+                             .where = name,
+                             .found = std::string(ramet::name_of(view.dtype())),
+                             .expected = std::string(ramet::name_of(ramet::dtype_of<T>()))});
+  const auto* first = reinterpret_cast<const T*>(view.data());
+  return {first, first + view.elements()};
+}
 
 /// An array as an object of NumPy. Its memory belongs to the object, without a copy. NumPy has no bf16 and no f8: there
 /// the numbers become f32.

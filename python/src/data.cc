@@ -100,6 +100,17 @@ void bind_data(nb::module_& m) {
           "for "
           "each input. Sample i must be a pure function of i. `samples`: number in an epoch; 0: there are no epochs. "
           "`identity`: text that identifies the data for checkpoints.")
+      .def_static(
+          "triples",
+          [](const ramet::KnowledgeOptions& options, nb::object triples, nb::object known) {
+            return PyData{
+                ramet::Data::triples(options, numbers_of<int32_t>(triples, "triples"),
+                                     known.is_none() ? std::vector<int32_t>{} : numbers_of<int32_t>(known, "known")),
+                nullptr};
+          },
+          "options"_a, "triples"_a, "known"_a = nb::none(),
+          "Triples [triples, 3] of head, relation and tail, to train the knowledge_model of the same options on. The "
+          "library draws the wrong answers. `known`: further triples that are true.")
       .def(
           "held_out", [](const PyData& self) { return PyData{self.data.held_out(), self.kept}; },
           "The samples that `held_out` of `arrays` or `file` holds out.");

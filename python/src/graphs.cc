@@ -16,19 +16,6 @@ nb::object array_of(const std::vector<T>& numbers) {
   return to_python(ramet::Array("", {ramet::dtype_of<T>(), {static_cast<int64_t>(numbers.size())}}, std::move(bytes)));
 }
 
-template <typename T>
-std::vector<T> numbers_of(nb::handle array, const char* name) {
-  const ArrayArgument given(array, ramet::dtype_of<T>());
-  const ramet::ArrayView& view = given.view();
-  if (view.dtype() != ramet::dtype_of<T>())
-    throw ramet::ShapeError({.what = "numbers of another type",
-                             .where = name,
-                             .found = std::string(ramet::name_of(view.dtype())),
-                             .expected = std::string(ramet::name_of(ramet::dtype_of<T>()))});
-  const auto* first = reinterpret_cast<const T*>(view.data());
-  return {first, first + view.elements()};
-}
-
 nb::dict dict_of(const ramet::GraphPack& pack) {
   nb::dict made;
   made["graphs"] = array_of(pack.graphs);

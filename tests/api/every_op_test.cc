@@ -18,6 +18,7 @@
 #include "ramet/ops/build_indexing.h"
 #include "ramet/ops/build_loss.h"
 #include "ramet/ops/build_norm.h"
+#include "ramet/ops/build_paths.h"
 #include "ramet/ops/build_pooling.h"
 #include "ramet/ops/build_random.h"
 #include "ramet/ops/build_recurrent.h"
@@ -179,6 +180,8 @@ std::vector<v0::Tensor> list_of(const v0::BatchNorm& norm) { return {norm.output
 std::vector<ir::Tensor> list_of(const ops::BatchNorm& norm) { return {norm.output, norm.mean, norm.variance}; }
 std::vector<v0::Tensor> list_of(const v0::CrossEntropy& loss) { return {loss.loss, loss.count, loss.correct}; }
 std::vector<ir::Tensor> list_of(const ops::CrossEntropy& loss) { return {loss.loss, loss.count, loss.correct}; }
+std::vector<v0::Tensor> list_of(const v0::PathStatistics& m) { return {m.sum, m.squares, m.most, m.least}; }
+std::vector<ir::Tensor> list_of(const ops::PathStatistics& m) { return {m.sum, m.squares, m.most, m.least}; }
 std::vector<v0::Tensor> list_of(const v0::Recurrent& made) {
   std::vector<v0::Tensor> all{made.output, made.hidden};
   if (made.cell.valid()) all.push_back(made.cell);
@@ -335,6 +338,9 @@ ops::NeighborLists lists(const EngineIn& in) {
           .by_source = in.edge_list,
           .source_ptr = in.edge_ptr};
 }
+ops::PathLists path_lists(const EngineIn& in) {
+  return {.source = in.edge_list, .relation = in.edge_list, .ptr = in.edge_ptr};
+}
 
 void add_graphs(std::vector<Case>& cases) {
   BOTH(segment_sum, segment_sum(in.edge_weight, in.edge_ptr));
@@ -352,6 +358,10 @@ void add_graphs(std::vector<Case>& cases) {
   EACH(neighbor_dot,
        (v0::neighbor_dot(in.a, in.b, in.edge_list, in.edge_ptr, in.edge_list, in.edge_list, in.edge_ptr, 2)),
        (ops::neighbor_dot(in.a, in.b, lists(in), 2)));
+  EACH(path_sum, (v0::path_sum(in.a, in.b, in.c, in.edge_list, in.edge_list, in.edge_ptr, "rotation", 2)),
+       (ops::path_sum(in.a, in.b, in.c, path_lists(in), "rotation", 2)));
+  EACH(path_statistics, (v0::path_statistics(in.a, in.b, in.c, in.edge_list, in.edge_list, in.edge_ptr, "sum")),
+       (ops::path_statistics(in.a, in.b, in.c, path_lists(in), "sum")));
 }
 
 void add_products(std::vector<Case>& cases) {

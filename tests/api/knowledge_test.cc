@@ -71,6 +71,56 @@ TEST(KnowledgeModels, LearnAndAnswerQueries) {
   }
 }
 
+TEST(KnowledgeModels, RankAndAnswer) {
+  for (const int64_t shards : {1, 4}) {
+    SCOPED_TRACE(shards);
+    std::vector<int32_t> known = ring(), ranked{4, 0, 5, 9, 1, 12};
+    // A second right tail of each question, which ranks must leave out.
+    known.insert(known.end(), {4, 0, 20, 9, 1, 21});
+    const v0::KnowledgeOptions own = v0::with_room_for_ranks(options(shards), ranked, known);
+    EXPECT_EQ(own.known_tails, 2);
+    v0::Training training(v0::knowledge_model(own), training_options(), v0::Data::triples(own, known));
+    for (int step = 0; step < 200; ++step) training.step();
+    const v0::KnowledgeRanks ranks = v0::knowledge_ranks(training, own, ranked, known);
+    ASSERT_EQ(ranks.tails.size(), 2u);
+    ASSERT_EQ(ranks.heads.size(), 2u);
+    // By hand: entities of a higher score that make no other true triple.
+    const std::vector<int32_t> questions{4, 0, -1, 9, 1, -1, -1, 1, 12};
+    v0::KnowledgeOptions all = own;
+    all.top = kEntities;
+    v0::Training of_all(v0::knowledge_model(all), training_options(), v0::Data::triples(all, known));
+    for (const char* name : {"entities.weight", "relations.weight"}) of_all.set_weight(name, training.weight(name));
+    const v0::KnowledgeAnswers answers = v0::knowledge_answers(of_all, all, questions);
+    ASSERT_EQ(answers.entities.size(), size_t{3 * kEntities});
+    const auto place = [&](size_t question, int32_t right, int32_t other) {
+      double better = 1;
+      for (size_t k = 0; k < static_cast<size_t>(kEntities); ++k) {
+        const int32_t entity = answers.entities[question * static_cast<size_t>(kEntities) + k];
+        if (entity == right) return better;
+        better += entity != other;
+      }
+      return 0.0;
+    };
+    EXPECT_EQ(ranks.tails[0], place(0, 5, 20));
+    EXPECT_EQ(ranks.tails[1], place(1, 12, 21));
+    EXPECT_EQ(ranks.heads[1], place(2, 12 - 3, -1));
+    double sum = 0;
+    for (const double rank : {ranks.tails[0], ranks.tails[1], ranks.heads[0], ranks.heads[1]}) sum += 1 / rank;
+    EXPECT_DOUBLE_EQ(ranks.mrr, sum / 4);
+    EXPECT_GT(ranks.mrr, 0.5);
+    EXPECT_GE(answers.scores[0], answers.scores[1]);
+  }
+  const v0::KnowledgeOptions own = options(1);
+  v0::Training training(v0::knowledge_model(own), training_options(), v0::Data::triples(own, ring()));
+  EXPECT_THAT(error_of([&] {
+                v0::knowledge_ranks(training, own, std::vector<int32_t>{4, 0, 5},
+                                    std::vector<int32_t>{4, 0, 6, 4, 0, 7});
+              }),
+              HasSubstr("no room for all that ranks leave out; found 1 and 1; expected at least 2 and 1"));
+  EXPECT_THAT(error_of([&] { v0::knowledge_answers(training, own, std::vector<int32_t>{4, 0, 5}); }),
+              HasSubstr("questions, triple 0: a question asks for the head or for the tail"));
+}
+
 TEST(KnowledgeModels, ShardsHaveTheSameBitsOnAnyNumberOfDevices) {
   const v0::KnowledgeOptions own = options(4);
   std::string expected;

@@ -57,6 +57,41 @@ class Graph:
         return ops.neighbor_dot(a, b, self.source, self.ptr, self.target, self.by_source, self.source_ptr, heads)
 
 
+class RelationGraph:
+    """The edges of a graph with relations, or of `samples` graphs of one size, as inputs of the model `m`, for messages along
+    paths (Zhu et al., arXiv 2106.06935). `relation_lists` makes the arrays of these inputs. A message is what the row
+    of the edge's relation, of `relations` [samples, relations, F], makes of the source's row of `x` [samples, nodes, F]:
+    "product", "sum", or "rotation" of complex numbers with the real parts in the first half of each run of `width`
+    features (0: of all). Every node has a message of its own, `own` [samples, nodes, F]. No tensor of edges exists."""
+
+    def __init__(self, m, nodes, edges, samples=1, name=""):
+        self.nodes, self.edges, self.samples = nodes, edges, samples
+        self.source, self.relation = (m.input(name + each, "i32", [samples, edges]) for each in ("source", "edge_relation"))
+        self.ptr = m.input(name + "ptr", "i32", [samples, nodes + 1])
+
+    def sum(self, own, x, relations, message="product", width=0):
+        """For each node the sum of its own message and those of the edges that end in it."""
+        return ops.path_sum(own, x, relations, self.source, self.relation, self.ptr, message, width)
+
+    def statistics(self, own, x, relations, message="product", width=0):
+        """Of the same messages the sum, the sum of squares, the greatest and the least, in one walk over the edges."""
+        return ops.path_statistics(own, x, relations, self.source, self.relation, self.ptr, message, width)
+
+    def counts(self):
+        """How many messages each node has, its own among them: [samples, nodes, 1]."""
+        counts = ops.slice_axis(self.ptr, 1, 1, self.nodes + 1) - ops.slice_axis(self.ptr, 1, 0, self.nodes)
+        return ops.reshape(ops.cast(counts, "f32"), [self.samples, self.nodes, 1]) + 1.0
+
+
+def relation_lists(edge_index, relation, nodes, edges=None, name=""):
+    """The arrays of RelationGraph's inputs for one sample: the edges as in `lists`, and the relation of each."""
+    made, order = lists(edge_index, nodes, edges, name)
+    room = made[name + "source"].shape[1]
+    kinds = np.asarray(relation)[order].astype(np.int32)
+    return {name + "source": made[name + "source"], name + "ptr": made[name + "ptr"],
+            name + "edge_relation": np.pad(kinds, (0, room - len(kinds)))[None]}
+
+
 def lists(edge_index, nodes, edges=None, name="", sources=None):
     """The arrays of Graph's inputs for one sample, [1, ...]: `edge_index` [2, count] has the sources and the targets of
     the edges in any order, numbered below `nodes`; `sources` bounds the sources where these are of another kind. `edges` is

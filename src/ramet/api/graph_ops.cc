@@ -1,5 +1,6 @@
 #include "ramet/api/apply.h"
 #include "ramet/ops/build_graphs.h"
+#include "ramet/ops/build_paths.h"
 
 namespace ramet::v0 {
 
@@ -35,6 +36,27 @@ Tensor neighbor_dot(Operand a, Operand b, Operand source, Operand ptr, Operand t
         return ops::neighbor_dot(x, y, {.source = s, .ptr = p, .target = t, .by_source = bs, .source_ptr = sp}, heads);
       },
       a, b, source, ptr, target, by_source, source_ptr);
+}
+
+Tensor path_sum(Operand own, Operand x, Operand relations, Operand source, Operand relation, Operand ptr,
+                const std::string& message, int64_t width) {
+  return apply(
+      [&](ir::Tensor o, ir::Tensor rows, ir::Tensor of_relations, ir::Tensor s, ir::Tensor r, ir::Tensor p) {
+        return ops::path_sum(o, rows, of_relations, {.source = s, .relation = r, .ptr = p}, message, width);
+      },
+      own, x, relations, source, relation, ptr);
+}
+
+PathStatistics path_statistics(Operand own, Operand x, Operand relations, Operand source, Operand relation, Operand ptr,
+                               const std::string& message, int64_t width) {
+  const std::vector<Tensor> made = apply_many(
+      [&](ir::Tensor o, ir::Tensor rows, ir::Tensor of_relations, ir::Tensor s, ir::Tensor r, ir::Tensor p) {
+        const ops::PathStatistics found =
+            ops::path_statistics(o, rows, of_relations, {.source = s, .relation = r, .ptr = p}, message, width);
+        return std::vector<ir::Tensor>{found.sum, found.squares, found.most, found.least};
+      },
+      own, x, relations, source, relation, ptr);
+  return {.sum = made[0], .squares = made[1], .most = made[2], .least = made[3]};
 }
 
 }  // namespace ramet::v0
