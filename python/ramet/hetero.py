@@ -127,7 +127,7 @@ class HeteroNeighborLoader:
             source, target = np.asarray(edges[each], np.int64)
             order = np.lexsort((source, target))
             pointers = np.searchsorted(target[order], np.arange(self.sizes[each[2]] + 1))
-            self.edges[each] = source[order], pointers
+            self.edges[each] = source[order], pointers, order
         self.batches = -(-len(self.seeds) // batch)
         self.room = dict(room) if room else self._largest(epochs)
 
@@ -166,9 +166,13 @@ class HeteroNeighborLoader:
     def sample(self, i):
         """Batch i: the numbers of its nodes by type, seeds first, and its edges by edge type, [2, count] places of their
         ends among these."""
+        return self.sample_with_edges(i)[:2]
+
+    def sample_with_edges(self, i):
+        """The same, and the numbers of the edges by edge type, as the loader was given them."""
         nodes = {each: np.zeros(0, np.int64) for each in self.sizes}
         place = {each: np.full(size, -1, np.int64) for each, size in self.sizes.items()}
-        chosen = {each: [] for each in self.edges}
+        chosen, numbers = {each: [] for each in self.edges}, {each: [] for each in self.edges}
         fresh = {each: np.zeros(0, np.int64) for each in self.sizes}
 
         def add(kind, numbers):
@@ -180,16 +184,17 @@ class HeteroNeighborLoader:
         fresh[self.type] = add(self.type, self._seeds_of(i))
         for hop in range(self.hops):
             found = {each: [] for each in self.sizes}
-            for number, (each, (source, pointers)) in enumerate(self.edges.items()):
+            for number, (each, (source, pointers, order)) in enumerate(self.edges.items()):
                 at, target = self._draw(i, hop, number, each, fresh[each[2]], pointers)
                 chosen[each].append(np.stack([source[at], target]))
+                numbers[each].append(order[at])
                 found[each[0]].append(source[at])
             fresh = {each: add(each, np.unique(np.concatenate(of)) if of else np.zeros(0, np.int64)) for each, of in found.items()}
         edges = {}
         for each, of in chosen.items():
             source, target = np.concatenate(of, axis=1)
             edges[each] = np.stack([place[each[0]][source], place[each[2]][target]])
-        return nodes, edges
+        return nodes, edges, {each: np.concatenate(of) for each, of in numbers.items()}
 
     def _draw(self, i, hop, number, each, targets, pointers):
         """Edges into the nodes `targets`: those of the least random words of each node."""

@@ -92,6 +92,32 @@ class DataTest(unittest.TestCase):
             pooled = global_add_pool(batch.x, batch.batch, batch.num_graphs)
             self.assertTrue(torch.equal(pooled[:4], global_add_pool(expected.x, expected.batch, 4)))
 
+    def test_a_batch_of_several_types_is_that_of_pytorch_geometric_and_padding(self):
+        from torch_geometric.data import Batch
+        from torch_geometric.nn import HeteroConv, SAGEConv
+        from ramet.graphs import FixedSizeDataLoader, FixedSizeNeighborLoader
+
+        graphs = [citations() for _ in range(5)]
+        torch.manual_seed(3)
+        conv = HeteroConv({("author", "writes", "paper"): SAGEConv((2, 3), 4), ("paper", "cites", "paper"): SAGEConv(3, 4)})
+        for number, batch in enumerate(FixedSizeDataLoader(graphs, batch_size=3)):
+            expected = Batch.from_data_list(graphs[2 * number:2 * number + 2])
+            self.assertIsInstance(batch, Batch)
+            self.assertEqual((batch.num_graphs, batch.node_types, batch.edge_types), (3, expected.node_types, expected.edge_types))
+            mask = batch["paper"].nodes_mask
+            self.assertTrue(torch.equal(batch["paper"].x[mask], expected["paper"].x))
+            self.assertTrue(torch.equal(batch["paper"].batch[mask], expected["paper"].batch))
+            self.assertTrue(torch.equal(batch.year[batch.graphs_mask], expected.year))
+            answers = []
+            for each in (batch, expected):
+                authors = torch.ones(each["author"].num_nodes, 2)
+                answers.append(conv({"paper": each["paper"].x, "author": authors}, each.edge_index_dict)["paper"])
+            torch.testing.assert_close(answers[0][mask], answers[1])
+        batch = next(iter(FixedSizeNeighborLoader(graphs[0], [-1, -1], ("paper", [3]))))
+        self.assertEqual(batch["paper"].n_id[0], 3)
+        self.assertEqual(batch["paper"].n_id[batch["paper"].nodes_mask].tolist(), [3, 1, 0])
+        self.assertEqual(int(batch["paper", "cites", "paper"].edges_mask.sum()), 2)
+
     def test_a_module_of_batches_trains_as_in_pytorch(self):
         from torch_geometric import nn
         from ramet.graphs import FixedSizeDataLoader, pyg
@@ -128,7 +154,7 @@ class DataTest(unittest.TestCase):
 
     def test_refusals_name_what_to_do(self):
         import ramet
-        from ramet.graphs import FixedSizeDataLoader, pyg
+        from ramet.graphs import FixedSizeClusterLoader, pyg
 
         graphs = molecules(2)
         for graph in graphs:
@@ -137,7 +163,7 @@ class DataTest(unittest.TestCase):
             pyg.from_pyg(graphs)
         self.assertNotIn("graph.smiles", pyg.from_pyg(graphs, exclude_keys=["smiles"]).fields)
         with self.assertRaisesRegex(ramet.UnsupportedOp, "to_homogeneous"):
-            FixedSizeDataLoader([citations()], 2)
+            FixedSizeClusterLoader([citations()], 2)
         del graphs[0].edge_index
         with self.assertRaisesRegex(ramet.Error, "graph 0: a graph without edge_index"):
             pyg.from_pyg(graphs, exclude_keys=["smiles"])

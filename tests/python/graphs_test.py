@@ -133,7 +133,7 @@ class Loaders(unittest.TestCase):
             graphs.FixedSizeDataLoader(five(), 3, num_workers=2)
         with self.assertRaisesRegex(ramet.ShapeError, "room for no graph"):
             FixedSizeOptions(num_nodes=1)
-        with self.assertRaisesRegex(ramet.UnsupportedOp, "several types"):
+        with self.assertRaisesRegex(ramet.ShapeError, "dictionaries of both"):
             FixedSizeOptions(num_nodes={"paper": 3})
         with self.assertRaisesRegex(ramet.Error, "no node, to make batches of"):
             graphs.FixedSizeNeighborLoader(ring(), [2], input_nodes=np.zeros(12, bool))
@@ -176,6 +176,80 @@ class Loaders(unittest.TestCase):
         self.assertEqual(sorted(map(tuple, ends.T.tolist())), sorted(expected))
         with self.assertRaisesRegex(ramet.Error, "clusters of a graph that has none"):
             graphs.FixedSizeClusterLoader(ring())
+
+
+WRITES = ("author", "writes", "paper")
+
+
+def libraries(count=5):
+    """Graphs of authors and papers: x of a paper is [graph, number], an author has no field; w of an edge is 10 source + target."""
+    node_ptr, edge_ptr = {"author": [0], "paper": [0]}, {"author/writes/paper": [0], "paper/cites/paper": [0]}
+    index, x = {key: [] for key in edge_ptr}, []
+    for graph in range(count):
+        authors, papers = 1 + graph % 2, 2 + graph % 3
+        node_ptr["author"].append(node_ptr["author"][-1] + authors)
+        node_ptr["paper"].append(node_ptr["paper"][-1] + papers)
+        x += [[graph, paper] for paper in range(papers)]
+        for key, edges in (("author/writes/paper", [(paper % authors, paper) for paper in range(papers)]),
+                           ("paper/cites/paper", [(paper, paper - 1) for paper in range(1, papers)])):
+            index[key] += edges
+            edge_ptr[key].append(len(index[key]))
+    index = {key: np.array(edges).T for key, edges in index.items()}
+    return GraphSet(node_ptr, edge_ptr, index,
+                    {"paper.x": np.array(x, np.float32), "graph.y": np.arange(count),
+                     "author/writes/paper.w": (10 * index["author/writes/paper"][0] + index["author/writes/paper"][1]).astype("f4")})
+
+
+class SeveralTypes(unittest.TestCase):
+    def test_whole_graphs(self):
+        loader = graphs.FixedSizeDataLoader(libraries(), batch_size=3, shuffle=True, seed=2)
+        room = loader.fixed_size_options
+        self.assertEqual((room.num_nodes, room.num_edges), ({"author": 5, "paper": 8}, {"author/writes/paper": 7, "paper/cites/paper": 5}))
+        seen, shapes = [], set()
+        for batch in loader:
+            seen += batch["y"][batch["graphs_mask"]].tolist()
+            papers, writes = batch["paper"], batch[WRITES]
+            shapes.add(tuple(sorted((str(kind), key, np.shape(value)) for kind, of in batch.items() if isinstance(of, dict)
+                                    for key, value in of.items())))
+            real = papers["nodes_mask"]
+            np.testing.assert_array_equal(papers["x"][real, 0], batch["y"][papers["batch"][real]])
+            ends = writes["edge_index"]
+            # An edge's ends are of one graph, and numbers within it make w.
+            for (source, target), w in zip(ends.T[writes["edges_mask"]], writes["w"]):
+                graph = papers["batch"][target]
+                self.assertEqual(batch["author"]["batch"][source], graph)
+                self.assertEqual(10 * (source - batch["author"]["ptr"][graph]) + target - papers["ptr"][graph], w)
+            self.assertTrue((ends[:, ~writes["edges_mask"]] == [[batch["author"]["nodes_mask"].sum()], [real.sum()]]).all())
+            self.assertTrue((papers["batch"][~real] == 2).all())
+        self.assertEqual((sorted(seen), len(shapes), len(loader)), ([0, 1, 2, 3, 4], 1, 3))
+        self.assertEqual([batch["y"].tolist() for batch in graphs.FixedSizeDataLoader(libraries(), 3, shuffle=True, seed=2)],
+                         [loader.batch(0, i)["y"].tolist() for i in range(3)])
+
+    def test_neighbours(self):
+        one = libraries(1)
+        loader = graphs.FixedSizeNeighborLoader(one, {WRITES: [1, 1], ("paper", "cites", "paper"): [-1, 0]}, ("paper", [0, 1]), batch_size=1)
+        for number, batch in enumerate(loader):
+            papers, writes = batch["paper"], batch[WRITES]
+            self.assertEqual((papers["n_id"][0], papers["batch_size"]), (number, 1))
+            real = writes["edges_mask"]
+            ends = batch["author"]["n_id"][writes["edge_index"][0][real]], papers["n_id"][writes["edge_index"][1][real]]
+            np.testing.assert_array_equal(one.edge_index["author/writes/paper"][:, writes["e_id"][real]], ends)
+            np.testing.assert_array_equal(writes["w"][real], 10 * ends[0] + ends[1])
+            np.testing.assert_array_equal(papers["x"][papers["nodes_mask"], 1], papers["n_id"][papers["nodes_mask"]])
+        # Paper 0 is cited by paper 1; both have the one author.
+        first = loader.batch(0, 0)
+        self.assertEqual((first["paper"]["nodes_mask"].sum(), first["author"]["nodes_mask"].sum()), (2, 1))
+
+    def test_refusals(self):
+        small = FixedSizeOptions({"author": 2, "paper": 3}, {WRITES: 9, ("paper", "cites", "paper"): 9}, 3)
+        with self.assertRaisesRegex(ramet.Error, "does not fit its room; found .* of 'author'|of 'paper'"):
+            list(graphs.FixedSizeDataLoader(libraries(), 3, fixed_size_options=small))
+        with self.assertRaisesRegex(ramet.ShapeError, "other types of nodes"):
+            graphs.FixedSizeDataLoader(libraries(), 3, fixed_size_options=FixedSizeOptions({"paper": 3}, {WRITES: 9}, 3))
+        with self.assertRaisesRegex(ramet.UnsupportedOp, "Skip with several types"):
+            graphs.FixedSizeDataLoader(libraries(), 3, over_size_strategy=OverSizeStrategy.Skip)
+        with self.assertRaisesRegex(ramet.Error, "no type of nodes to draw for"):
+            graphs.FixedSizeNeighborLoader(libraries(1), [2])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import numpy as np
 from ramet import _ramet
 from ramet.errors import Error, ShapeError, UnsupportedOp
 
+from ._hetero_loaders import HeteroDataLoader, HeteroPartLoader, has_types
 from ._sets import EDGE, NODE, GraphSet
 
 OWN = {"batch", "ptr", "edge_index", "num_graphs", "n_id", "e_id", "batch_size", "nodes_mask", "edges_mask", "graphs_mask"}
@@ -37,24 +38,41 @@ class OverSizeStrategy(enum.Enum):
 
 class FixedSizeOptions:
     """Room of a batch. One node and one graph of it are kept for padding. `num_edges`: by default that of a complete
-    graph. Values of padding: `node_pad_value` and so on."""
+    graph. Values of padding: `node_pad_value` and so on. Of several types both are dictionaries: nodes by type, one of each
+    type for padding, and edges by (type of sources, name, type of targets)."""
 
     def __init__(self, num_nodes, num_edges=None, num_graphs=2, node_pad_value=0.0, edge_pad_value=0.0, graph_pad_value=0.0):
+        self.pad_values = {NODE: node_pad_value, EDGE: edge_pad_value, "graph": graph_pad_value}
+        self.num_graphs = int(num_graphs)
         if isinstance(num_nodes, dict) or isinstance(num_edges, dict):
-            raise UnsupportedOp("room for several types of nodes or edges", where="FixedSizeOptions",
-                                remedy="These loaders make batches of one type of nodes and one of edges")
-        self.num_nodes, self.num_graphs = int(num_nodes), int(num_graphs)
+            self._of_types(num_nodes, num_edges)
+            return
+        self.num_nodes = int(num_nodes)
         self.num_edges = int(num_edges) if num_edges is not None else self.num_nodes * (self.num_nodes - 1)
         if self.num_nodes < 2 or self.num_graphs < 2 or self.num_edges < 0:
             raise ShapeError("room for no graph", where="FixedSizeOptions", found=repr(self),
                              expected="at least 2 nodes and 2 graphs, of which one each is padding")
-        self.pad_values = {NODE: node_pad_value, EDGE: edge_pad_value, "graph": graph_pad_value}
+
+    def _of_types(self, num_nodes, num_edges):
+        if not isinstance(num_nodes, dict) or not isinstance(num_edges, dict):
+            raise ShapeError("room for types of nodes or of edges alone", where="FixedSizeOptions", expected="dictionaries of both")
+        self.num_nodes = {key: int(count) for key, count in num_nodes.items()}
+        self.num_edges = {key if isinstance(key, str) else "/".join(key): int(count) for key, count in num_edges.items()}
+        if self.num_graphs < 2 or min(self.num_nodes.values()) < 1 or min(self.num_edges.values(), default=0) < 0:
+            raise ShapeError("room for no graph", where="FixedSizeOptions", found=repr(self),
+                             expected="at least 2 graphs and 1 node of each type, of which one each is padding")
 
     @classmethod
     def from_dataset(cls, dataset, batch_size):
         """Room for any batch_size - 1 graphs of the set, and the padding."""
-        graphs = _set_of(dataset)
         largest = lambda ptr: int(np.sort(np.diff(ptr))[::-1][:batch_size - 1].sum())
+        if has_types(dataset):
+            if not isinstance(dataset, GraphSet):
+                from .pyg import from_pyg
+                dataset = from_pyg(dataset)
+            return cls({key: largest(ptr) + 1 for key, ptr in dataset.node_ptr.items()},
+                       {key: largest(ptr) for key, ptr in dataset.edge_ptr.items()}, batch_size)
+        graphs = _set_of(dataset)
         return cls(largest(graphs.node_ptr[NODE]) + 1, largest(graphs.edge_ptr[EDGE]), batch_size)
 
     @classmethod
@@ -216,10 +234,13 @@ class _Loader:
 class FixedSizeDataLoader(_Loader):
     """Batches of whole graphs. `dataset`: a GraphSet, or what PyTorch Geometric has: a Dataset, a list of Data, a Batch.
     `batch_size` counts the graph that is kept for padding, as num_graphs of `fixed_size_options` does. `seed` decides the
-    order of a shuffled epoch."""
+    order of a shuffled epoch. Graphs of several types: HeteroDataLoader."""
 
     OVER_SIZE = (OverSizeStrategy.Error, OverSizeStrategy.Skip)
     SAMPLES = False
+
+    def __new__(cls, dataset, *options, **more):
+        return HeteroDataLoader(dataset, *options, **more) if has_types(dataset) else super().__new__(cls)
 
     def __init__(self, dataset, batch_size=2, shuffle=False, fixed_size_options=None,
                  fixed_size_strategy=FixedSizeStrategy.PadToMax, over_size_strategy=OverSizeStrategy.Error, add_pad_masks=True,
@@ -308,7 +329,10 @@ class FixedSizeNeighborLoader(_PartLoader):
     """Neighbours of `batch_size` nodes (Hamilton et al., arXiv 1706.02216): at most num_neighbors[h] edges into each node in
     hop h; -1: all. The first `batch_size` nodes of a batch are those that it was drawn for; n_id and e_id are the numbers of its
     nodes and edges, -1 for padding. `input_nodes`: numbers or a mask of the nodes to draw for. Without `fixed_size_options` the room
-    is the maximum of the first epoch and a tenth more."""
+    is the maximum of the first epoch and a tenth more. A graph of several types: HeteroPartLoader."""
+
+    def __new__(cls, data, *options, **more):
+        return HeteroPartLoader(data, *options, **more) if has_types(data) else super().__new__(cls)
 
     def __init__(self, data, num_neighbors, input_nodes=None, fixed_size_options=None, batch_size=1, shuffle=False,
                  over_size_strategy=OverSizeStrategy.Error, add_pad_masks=True, exclude_keys=(), seed=0, **others):

@@ -135,6 +135,22 @@ def batch_of(arrays):
     return batch
 
 
+def with_arrays(batch, arrays):
+    """The batch with more attributes, of arrays."""
+    for key, value in arrays.items():
+        batch[key] = torch.from_numpy(value) if hasattr(value, "dtype") else value
+    return batch
+
+
+def hetero_batch_of(arrays, graphs):
+    """The Batch of HeteroData of a dictionary by type that a loader of ramet.graphs gives."""
+    batch = Batch(_base_cls=HeteroData)
+    for kind, of_kind in arrays.items():
+        with_arrays(batch[kind], of_kind)
+    batch._num_graphs = graphs
+    return batch
+
+
 def inputs_of(batch):
     """The tensors of a Data or a Batch as one sample of a compiled program: with a first dimension of 1. Numbers stay."""
     return {key: value[None] if isinstance(value, torch.Tensor) else value for key, value in batch.to_dict().items()

@@ -1,0 +1,218 @@
+"""Batches of one size of graphs with several types of nodes and edges. The loaders of `_loaders` give them for such graphs."""
+
+import numpy as np
+
+from ramet import _ramet
+from ramet.errors import Error, ShapeError, UnsupportedOp
+
+from ._sets import GraphSet
+
+
+def has_types(dataset):
+    """Whether graphs have several types of nodes or edges: a GraphSet, or what PyTorch Geometric has."""
+    if isinstance(dataset, GraphSet):
+        return not dataset.homogeneous
+    of_types = lambda each: hasattr(each, "node_types") and hasattr(each, "edge_types")
+    return of_types(dataset) or (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and not hasattr(dataset, "edge_index")
+                                 and len(dataset) > 0 and of_types(dataset[0]))
+
+
+def type_of(key):
+    """("author", "writes", "paper") of "author/writes/paper"."""
+    return tuple(key.split("/"))
+
+
+def _padded(rows, count, fill):
+    made = np.full((count, *rows.shape[1:]), fill, rows.dtype)
+    made[:len(rows)] = rows
+    return made
+
+
+class _HeteroLoader:
+    """An endless sequence of epochs; each iteration is the next one. A batch is a dictionary: for each type of nodes, and for each
+    type of edges as (type of sources, name, type of targets), a dictionary of arrays; fields of graphs, masks and num_graphs by
+    name. One node of each type is kept for padding. Edges of padding join such nodes."""
+
+    def __init__(self, dataset, options, over_size_strategy, add_pad_masks, exclude_keys, others):
+        name = type(self).__name__
+        if others:
+            raise UnsupportedOp("options that this loader does not have", where=name, found=", ".join(others),
+                                remedy="Batches are made by Ramet in this process: leave options of PyTorch's workers out")
+        if over_size_strategy.name != "Error":
+            raise UnsupportedOp(f"over_size_strategy {over_size_strategy.name} with several types", where=name, expected="Error",
+                                remedy="Raise the room")
+        self.gives_pyg = not isinstance(dataset, GraphSet)
+        if self.gives_pyg:
+            from .pyg import from_pyg
+            dataset = from_pyg(dataset, exclude_keys)
+        self.graphs, self.add_pad_masks, self.exclude, self.epoch = dataset, add_pad_masks, set(exclude_keys), 0
+        self.skipped = self.trimmed = 0
+        if options is not None and not isinstance(options.num_nodes, dict):
+            raise ShapeError("room for one type", where=name, found=repr(options), expected="num_nodes and num_edges by type")
+        self.fixed_size_options = options
+
+    def set_epoch(self, epoch):
+        """The next iteration is this epoch."""
+        self.epoch = epoch
+
+    def __iter__(self):
+        epoch, self.epoch = self.epoch, self.epoch + 1
+        for number in range(self.batches(epoch)):
+            yield self.batch(epoch, number)
+
+    def __len__(self):
+        return self.batches(self.epoch)
+
+    def _check_options(self):
+        for what, room, types in (("nodes", self.fixed_size_options.num_nodes, self.graphs.node_ptr),
+                                  ("edges", self.fixed_size_options.num_edges, self.graphs.edge_ptr)):
+            if set(room) != set(types):
+                raise ShapeError(f"room for other types of {what} than the graphs have", where=type(self).__name__,
+                                 found=", ".join(sorted(room)), expected=", ".join(sorted(types)))
+
+    def _made(self, nodes, edges, ptr, seeds, where):
+        """A batch of rows of nodes by type, and by type of edges of (rows, ends as places of nodes); `ptr` by type of nodes."""
+        room, batch, pad = self.fixed_size_options, {}, self.fixed_size_options.pad_values
+        for what, found, space, kept in (("nodes", {key: len(rows) for key, rows in nodes.items()}, room.num_nodes, 1),
+                                         ("edges", {key: len(rows) for key, (rows, _) in edges.items()}, room.num_edges, 0)):
+            for key, count in found.items():
+                if count + kept > space[key]:
+                    raise Error("a batch does not fit its room", where=where, found=f"{count} {what} of '{key}'",
+                                expected=f"at most {space[key] - kept}", remedy="Raise the room")
+        for key, rows in nodes.items():
+            count = room.num_nodes[key]
+            made = self._fields(key, rows, count, pad["node"])
+            ends = _padded(np.asarray(ptr[key], np.int64), room.num_graphs + 1, len(rows))
+            ends[-1] = count
+            made |= {"ptr": ends, "batch": np.repeat(np.arange(room.num_graphs), np.diff(ends)), "num_nodes": count}
+            if self.add_pad_masks:
+                made["nodes_mask"] = np.arange(count) < len(rows)
+            if seeds is not None:
+                made["n_id"] = _padded(rows.astype(np.int64), count, -1)
+                if seeds[0] == key:
+                    made["batch_size"] = seeds[1]
+            batch[key] = made
+        for key, (rows, ends) in edges.items():
+            count, (source, _, target) = room.num_edges[key], type_of(key)
+            made = self._fields(key, rows, count, pad["edge"])
+            made["edge_index"] = np.stack([_padded(ends[0].astype(np.int64), count, len(nodes[source])),
+                                           _padded(ends[1].astype(np.int64), count, len(nodes[target]))])
+            if self.add_pad_masks:
+                made["edges_mask"] = np.arange(count) < len(rows)
+            if seeds is not None:
+                made["e_id"] = _padded(rows.astype(np.int64), count, -1)
+            batch[type_of(key)] = made
+        if self.gives_pyg:
+            from .pyg import hetero_batch_of
+            return hetero_batch_of(batch, room.num_graphs)
+        return batch | {"num_graphs": room.num_graphs}
+
+    def _fields(self, of, rows, count, fill):
+        made = {}
+        for key, values in self.graphs.fields.items():
+            level, _, name = key.rpartition(".")
+            if level == of and name not in self.exclude and key not in self.exclude:
+                made[name] = _padded(values[rows], count, fill)
+        return made
+
+
+class HeteroDataLoader(_HeteroLoader):
+    """Batches of batch_size - 1 whole graphs of several types, and one that is padding: FixedSizeDataLoader of such graphs."""
+
+    def __init__(self, dataset, batch_size=2, shuffle=False, fixed_size_options=None, fixed_size_strategy=None,
+                 over_size_strategy=None, add_pad_masks=True, exclude_keys=(), seed=0, **others):
+        from ._loaders import FixedSizeOptions, FixedSizeStrategy, OverSizeStrategy
+        super().__init__(dataset, fixed_size_options, over_size_strategy or OverSizeStrategy.Error, add_pad_masks, exclude_keys, others)
+        if fixed_size_strategy == FixedSizeStrategy.StreamPack:
+            raise UnsupportedOp("packing of graphs of several types in streams", where="FixedSizeDataLoader",
+                                expected="FixedSizeStrategy.PadToMax")
+        self.fixed_size_options = fixed_size_options or FixedSizeOptions.from_dataset(self.graphs, batch_size)
+        self._check_options()
+        if self.fixed_size_options.num_graphs != batch_size:
+            raise ShapeError("a batch size that is not the room for graphs", where="FixedSizeDataLoader", found=str(batch_size),
+                             expected=f"num_graphs of the fixed_size_options, {self.fixed_size_options.num_graphs}")
+        none = np.zeros(0, np.int32)
+        counts = np.arange(len(self.graphs) + 1, dtype=np.int64)  # the order is that of graphs of one node
+        self._packs = _ramet.GraphPacks(counts, np.zeros_like(counts), none, none, f"count:{batch_size - 1}", shuffle=shuffle,
+                                        seed=seed)
+
+    def batches(self, epoch):
+        """How many batches an epoch has."""
+        return self._packs.packs(epoch)
+
+    def batch(self, epoch, number):
+        """A batch, a pure function of the graphs, the options and both numbers; of PyTorch Geometric's graphs its Batch."""
+        if not 0 <= number < self.batches(epoch):
+            raise IndexError(f"batch {number} of {self.batches(epoch)}")
+        chosen = self._packs.pack(self._packs.first(epoch) + number)["graphs"]
+        rows = lambda ptr: [np.arange(ptr[graph], ptr[graph + 1]) for graph in chosen]
+        nodes, ptr = {}, {}
+        for key, of in self.graphs.node_ptr.items():
+            parts = rows(of)
+            nodes[key], ptr[key] = np.concatenate(parts), np.cumsum([0, *map(len, parts)])
+        edges = {}
+        for key, of in self.graphs.edge_ptr.items():
+            parts, (source, _, target) = rows(of), type_of(key)
+            numbers, graph = np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+            ends = self.graphs.edge_index[key][:, numbers]
+            edges[key] = numbers, np.stack([ends[0] + ptr[source][graph], ends[1] + ptr[target][graph]])
+        made = self._made(nodes, edges, ptr, None, f"batch {number} of epoch {epoch}")
+        room = self.fixed_size_options
+        of_graphs = self._fields("graph", chosen, room.num_graphs, room.pad_values["graph"])
+        if self.add_pad_masks:
+            of_graphs["graphs_mask"] = np.arange(room.num_graphs) < len(chosen)
+        if self.gives_pyg:
+            from .pyg import with_arrays
+            return with_arrays(made, of_graphs)
+        return made | of_graphs
+
+
+class HeteroPartLoader(_HeteroLoader):
+    """Neighbours of `batch_size` nodes of one type of a graph of several types: FixedSizeNeighborLoader of such a graph.
+    `num_neighbors`: counts for all types of edges, or by type of edges; `input_nodes`: the type, or (type, numbers or mask)."""
+
+    def __init__(self, data, num_neighbors, input_nodes=None, fixed_size_options=None, batch_size=1, shuffle=False,
+                 over_size_strategy=None, add_pad_masks=True, exclude_keys=(), seed=0, **others):
+        from ramet.hetero import HeteroNeighborLoader
+        from ._loaders import FixedSizeOptions, OverSizeStrategy
+        super().__init__(data, fixed_size_options, over_size_strategy or OverSizeStrategy.Error, add_pad_masks, exclude_keys, others)
+        if len(self.graphs) != 1:
+            raise ShapeError("parts of several graphs", where="FixedSizeNeighborLoader", found=f"{len(self.graphs)} graphs", expected="one")
+        sizes = {key: int(ptr[1]) for key, ptr in self.graphs.node_ptr.items()}
+        kind, numbers = (input_nodes, None) if isinstance(input_nodes, str) else input_nodes or (None, None)
+        if kind not in sizes:
+            raise Error("no type of nodes to draw for", where="input_nodes", found=str(kind), expected=", ".join(sizes),
+                        remedy="Give input_nodes = (type, numbers or mask)")
+        numbers = np.arange(sizes[kind]) if numbers is None else np.asarray(numbers)
+        numbers = np.flatnonzero(numbers) if numbers.dtype == bool else numbers.astype(np.int64)
+        by_type = num_neighbors if isinstance(num_neighbors, dict) else {type_of(key): num_neighbors for key in self.graphs.edge_ptr}
+        fanout = {key: [np.iinfo(np.int64).max if count < 0 else count for count in counts] for key, counts in by_type.items()}
+        self._type, self._batch_size, self._shuffle = kind, batch_size, shuffle
+        none = {key: 1 << 62 for key in (*sizes, *map(type_of, self.graphs.edge_ptr))}
+        self._samples = HeteroNeighborLoader(
+            {key: {"number": np.arange(size)} for key, size in sizes.items()},
+            {type_of(key): index for key, index in self.graphs.edge_index.items()}, fanout, (kind, numbers), batch_size,
+            shuffle=shuffle, seed=seed, room=none if fixed_size_options else None)
+        if fixed_size_options is None:
+            wider = lambda count: count + (count + 9) // 10 if shuffle else count
+            room = self._samples.room
+            self.fixed_size_options = FixedSizeOptions({key: wider(room[key]) + 1 for key in sizes},
+                                                       {key: wider(room.get(type_of(key), 0)) for key in self.graphs.edge_ptr}, 2)
+        self._check_options()
+
+    def batches(self, epoch):
+        """How many batches an epoch has."""
+        return self._samples.batches
+
+    def batch(self, epoch, number):
+        """A batch, a pure function of the graph, the options and both numbers; of a HeteroData a Batch."""
+        if not 0 <= number < self._samples.batches:
+            raise IndexError(f"batch {number} of {self._samples.batches}")
+        at = epoch * self._samples.batches + number
+        nodes, ends, numbers = self._samples.sample_with_edges(at)
+        none = np.zeros(0, np.int64)
+        edges = {key: (numbers.get(type_of(key), none), ends.get(type_of(key), np.zeros((2, 0), np.int64)))
+                 for key in self.graphs.edge_ptr}
+        seeds = min(self._batch_size, len(self._samples.seeds) - number * self._batch_size)
+        return self._made(nodes, edges, {key: [0, len(rows)] for key, rows in nodes.items()}, (self._type, seeds),
+                          f"batch {number} of epoch {epoch}")
