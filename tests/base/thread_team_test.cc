@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ramet/base/error.h"
+#include "ramet/base/work_shares.h"
 
 namespace ramet::tests {
 namespace {
@@ -167,6 +168,27 @@ TEST(ThreadTeam, RefusesWrongSizes) {
                 "a thread team of a wrong size; found " + std::to_string(threads) + " threads; expected 1 to 4096");
     }
   }
+}
+
+TEST(WorkShares, GiveEveryUnitOnce) {
+  for (int threads = 1; threads <= 5; ++threads)
+    for (const int64_t count : {0, 1, 3, 64, 1001}) {
+      ThreadTeam team(threads);
+      WorkShares shares(count, threads);
+      std::vector<std::atomic<int>> taken(static_cast<size_t>(count));
+      team.run([&](int rank) {
+        for (int64_t unit; (unit = shares.take(rank)) >= 0;) ++taken[static_cast<size_t>(unit)];
+      });
+      for (const auto& times : taken) EXPECT_EQ(times, 1) << threads << " " << count;
+    }
+}
+
+TEST(WorkShares, OneThreadTakesItsOwnFirstAndThenWhatOthersLeft) {
+  WorkShares shares(7, 3);  // 0 1, 2 3, 4 5 6
+  std::vector<int64_t> order;
+  for (int64_t unit; (unit = shares.take(1)) >= 0;) order.push_back(unit);
+  EXPECT_EQ(order, (std::vector<int64_t>{2, 3, 4, 5, 6, 0, 1}));
+  EXPECT_EQ(shares.take(0), -1);
 }
 
 TEST(AvailableProcessors, RespectsAffinity) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernel/kernel_tools.h"
+#include "ramet/kernel/cpu/convolution_dense.h"
 #include "ramet/kernel/interpret.h"
 
 namespace ramet::tests {
@@ -252,6 +253,31 @@ TEST_P(Convolutions, AnEpilogueGivesTheBitsOfANodeOfItsOwn) {
       }
     }
   });
+}
+
+/// Large results are written around the caches.
+TEST(LargeConvolution, HasTheBitsOfItsSamples) {
+  constexpr int64_t kSample = 64 * 64 * 64 * 4;
+  const int64_t samples = kernel::streamed_bytes() / kSample + 1;
+  if (samples > 128) GTEST_SKIP() << "results are large from " << samples << " MiB on here";
+  Call whole = call_of({"large", samples, 8, 64, 1, 1, {64, 64}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+                       Which::kForward, DType::kF32, true);
+  for (const bool adds : {true, false}) {
+    if (adds) {
+      whole.inputs.push_back(random_tensor(DType::kF32, {samples, 64, 64, 64}, 4));
+      whole.attributes.set("epilogue", std::string("2:%2=add(%0,%1);%3=relu(%2)->%3"));
+    } else {
+      whole.inputs.pop_back();
+      whole.attributes.set("epilogue", std::string("1:%1=relu(%0)->%1"));
+    }
+    const HostTensor all = whole.run(cpu_backend(), 2);
+    for (const int64_t i : {int64_t{0}, samples / 2, samples - 1}) {
+      Call part = whole;
+      for (const size_t input : {size_t{0}, size_t{3}})
+        if (input < part.inputs.size()) part.inputs[input] = slice_of(whole.inputs[input], 0, i, i + 1);
+      EXPECT_EQ(slice_of(all, 0, i, i + 1), part.run(cpu_backend())) << i;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernel, Convolutions, testing::ValuesIn(all_shapes()),

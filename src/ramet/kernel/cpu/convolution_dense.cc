@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <numeric>
 
 #include "ramet/base/error.h"
+#include "ramet/base/work_shares.h"
 #include "ramet/kernel/cpu/amx_product.h"
 #include "ramet/kernel/cpu/blocking.h"
 #include "ramet/kernel/cpu/convolution_stage.h"
@@ -22,6 +24,11 @@ constexpr int64_t kTablePlaces = 8192;  // of a block of positions: a tap of a p
 constexpr int64_t kGatheredBytes =
     512 << 10;  // of a block of positions that tiles read: a part of a second-level cache
 
+constexpr int64_t kUnitsOfThread = 64;   // of work, so that threads end together
+constexpr int64_t kLeastPositions = 24;  // of a unit, so that a table is worth it
+constexpr int64_t kFewPositions = 16;    // of a thread: threads take panels instead
+constexpr int64_t kLineFloats = kAlign / 4;
+
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
 /// Taps whose places in a panel follow one another: one product.
@@ -35,6 +42,13 @@ struct Box {
   std::vector<int64_t> wide, last;  ///< where each tap is in a whole panel, and in the last one
   std::vector<int64_t> gathered;    ///< taps in the order of the filter's
   std::vector<TapRun> runs;
+  int64_t blocks = 0, units = 0;  ///< of positions; of work
+};
+
+/// What a thread takes at once: positions [begin, end) of a box by items [first, last).
+struct Unit {
+  const Box* box;
+  int64_t begin, end, first, last;
 };
 
 /// Memory of one thread, and what its tiles share.
@@ -44,8 +58,9 @@ struct Own {
   int64_t* results;
   float* sums;
   char* zeros;
-  uint32_t* gathered;  ///< [chunk][position][tap][unit]
-  int64_t addend = 0;  ///< of an epilogue in registers: bytes from where a sum goes
+  uint32_t* gathered;    ///< [chunk][position][tap][unit]
+  int64_t addend = 0;    ///< of an epilogue in registers: bytes from where a sum goes
+  bool streams = false;  ///< results go to memory around the caches
 };
 
 /// Puts the taps of a box in the order of the filter's, and finds those that lie together.
@@ -63,7 +78,21 @@ void order_taps(Box& box, const std::vector<int64_t>& taps) {
   }
 }
 
+/// Bytes of the last-level cache that the first processor shares. (sysconf counts those of many processors as one.)
+int64_t last_level_bytes() {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");  // "32768K"
+  int64_t size = 0;
+  char unit = 0;
+  if (!(file >> size >> unit) || size <= 0) return int64_t{32} << 20;
+  return size << (unit == 'M' ? 20 : 10);
+}
+
 }  // namespace
+
+int64_t streamed_bytes() {
+  static const int64_t bytes = last_level_bytes() / 2;
+  return bytes;
+}
 
 struct DenseConvolution::Parts {
   ConvolutionForm form;
@@ -77,7 +106,8 @@ struct DenseConvolution::Parts {
   std::vector<Box> boxes;
   std::optional<Epilogue> epilogue;
   int64_t block = 0, most_taps = 0;
-  bool stages_out = false, by_panels = false;
+  int64_t step = 0, parts = 1;  ///< positions of a unit of work, at most `block`; parts that the items are in
+  bool stages_out = false;
   int64_t filter_bytes = 0, input_bytes = 0, output_bytes = 0, rank_bytes = 0, gathered_bytes = 0, sums_bytes = 0;
 
   int64_t results() const { return transposed ? form.channels : form.filters; }
@@ -85,7 +115,7 @@ struct DenseConvolution::Parts {
   int64_t out_size() const { return static_cast<int64_t>(size_of(form.result.dtype)); }
   int64_t epilogue_at() const { return filter_bytes + input_bytes + output_bytes + threads * rank_bytes; }
   /// Whether a thread's block of positions is whole rows of the result: the epilogue follows each block.
-  bool follows_blocks() const { return boxes.size() == 1 && !by_panels && !stages_out; }
+  bool follows_blocks() const { return boxes.size() == 1 && parts == 1 && !stages_out; }
   bool direct() const {
     const bool stored = form.result.dtype == DType::kF32 || form.result.dtype == DType::kBF16;
     return form.chunks == 1 && stored && (!form.has_bias || bias_type == DType::kF32);
@@ -94,6 +124,12 @@ struct DenseConvolution::Parts {
   bool in_registers() const {
     return direct() && filter.compute == DType::kF32 && form.result.dtype == DType::kF32 && !stages_out &&
            epilogue->simple();
+  }
+  /// Whether the result is written around the caches: it is large, f32, and all of its rows are whole lines.
+  bool streams(const char* out) const {
+    return direct() && filter.compute == DType::kF32 && form.result.dtype == DType::kF32 &&
+           (epilogue->empty() || in_registers()) && form.result.bytes() >= streamed_bytes() &&
+           group_results() % kLineFloats == 0 && reinterpret_cast<uintptr_t>(out) % kAlign == 0;
   }
   std::array<int64_t, 3> result_extents() const {
     const auto& s = form.space;
@@ -104,12 +140,19 @@ struct DenseConvolution::Parts {
   void describe(const NodeSignature& node);
   void merge_taps();
   void make_boxes();
+  void divide();
+  int64_t items() const { return form.groups * filter.panels(); }
+  int64_t units() const {
+    return std::accumulate(boxes.begin(), boxes.end(), int64_t{0}, [](int64_t n, const Box& b) { return n + b.units; });
+  }
+  Unit unit(int64_t index) const;
   void size_scratch();
   Own own(char* scratch, int rank) const;
   void fill_table(const Box& box, const PixelView& view, char* out, int64_t begin, int64_t end, const Own& own) const;
-  void compute(const KernelContext& context, const PixelView& view, const uint32_t* panels, char* out, int rank) const;
-  void tile(const Box& box, int64_t item, int64_t row, int64_t rows, int64_t next, const Own& own,
-            const uint32_t* panels, const void* bias) const;
+  void compute(const KernelContext& context, const PixelView& view, const uint32_t* panels, char* out, int rank,
+               WorkShares& shares) const;
+  void tile(const Box& box, int64_t item, int64_t row, int64_t rows, bool fresh, const Own& own, const uint32_t* panels,
+            const void* bias) const;
   void by_vectors(const Box& box, int64_t first, int64_t last, int64_t rows, const Own& own, const uint32_t* panels,
                   const void* bias) const;
   void by_tiles(const Box& box, int64_t first, int64_t last, int64_t rows, const Own& own, const uint32_t* panels,
@@ -164,7 +207,7 @@ void DenseConvolution::Parts::merge_taps() {
 
 void DenseConvolution::Parts::make_boxes() {
   for (PositionBox& box : position_boxes(reads)) {
-    Box made{std::move(box), {}, {}, {}, {}};
+    Box made{std::move(box), {}, {}, {}, {}, 0, 0};
     const auto& dims = made.box.dims;
     std::vector<int64_t> taps;
     for (const TapRead& z : dims[0].taps)
@@ -198,9 +241,34 @@ void DenseConvolution::Parts::size_scratch() {
   if (stages_out) output_bytes = aligned(form.result.bytes());
   rank_bytes = aligned(most_taps * block * 8) + aligned(block * 8) * 2 + sums_bytes +
                aligned(std::max(staged.pixel_bytes(), filter.units() * 4)) + gathered_bytes;
-  const int64_t positions = form.samples * form.result.shape.elements() /
-                            std::max<int64_t>(1, results() * std::max<int64_t>(1, form.samples));
-  by_panels = threads > 1 && positions < 16 * threads && form.groups * filter.panels() >= threads;
+}
+
+/// Cuts the work to units, so many that threads end together: blocks of positions, and where those are few, items too,
+/// unless what follows a block needs whole rows, or gathers it.
+void DenseConvolution::Parts::divide() {
+  const int64_t rows_of_tiles = tiles ? kAmxRows : kLeastPositions, wanted = threads * (tiles ? 1 : kUnitsOfThread);
+  int64_t positions = 0;
+  for (const Box& box : boxes) positions += form.samples * box.box.positions();
+  const bool few = positions < kFewPositions * threads && items() >= threads;
+  const bool whole = tiles || !(epilogue->empty() || in_registers());
+  if (threads > 1 && positions > 0 && (few || !whole))
+    parts = std::clamp<int64_t>(wanted / ((positions + block - 1) / block), 1, items());
+  const int64_t share = (positions * parts + wanted - 1) / wanted;
+  step =
+      threads == 1 ? block : std::clamp((share + rows_of_tiles - 1) / rows_of_tiles * rows_of_tiles, int64_t{1}, block);
+  for (Box& box : boxes) {
+    box.blocks = (form.samples * box.box.positions() + step - 1) / step;
+    box.units = box.blocks * parts;
+  }
+}
+
+Unit DenseConvolution::Parts::unit(int64_t index) const {
+  const Box* box = boxes.data();
+  while (index >= box->units) index -= box++->units;
+  // All blocks by some items, then by the next ones: so a thread keeps reading the same panels.
+  const int64_t part = index / box->blocks, begin = index % box->blocks * step;
+  return {box, begin, std::min(begin + step, form.samples * box->box.positions()), items() * part / parts,
+          items() * (part + 1) / parts};
 }
 
 Own DenseConvolution::Parts::own(char* scratch, int rank) const {
@@ -224,9 +292,9 @@ void DenseConvolution::Parts::fill_table(const Box& box, const PixelView& view, 
   for (int64_t i = 0; i < end - begin; ++i) own.outs[i] = out + own.results[i] * bytes;
 }
 
-/// Rows [row, row + rows) of the block by one panel of one group; `next` rows behind them are read next.
-void DenseConvolution::Parts::tile(const Box& box, int64_t item, int64_t row, int64_t rows, int64_t next,
-                                   const Own& own, const uint32_t* panels, const void* bias) const {
+/// Rows [row, row + rows) of the block by one panel of one group; `fresh`: what they read is in no cache.
+void DenseConvolution::Parts::tile(const Box& box, int64_t item, int64_t row, int64_t rows, bool fresh, const Own& own,
+                                   const uint32_t* panels, const void* bias) const {
   const int64_t group = item / filter.panels(), panel = item % filter.panels();
   const bool whole = panel + 1 < filter.panels();
   ConvolutionTile tile{.rows = rows,
@@ -253,7 +321,8 @@ void DenseConvolution::Parts::tile(const Box& box, int64_t item, int64_t row, in
     tile.addend = own.addend;
     tile.relu = epilogue->simple()->relu;
   }
-  tile.next = next;
+  tile.fresh = fresh;
+  tile.stream = own.streams;
   constexpr int64_t kChunkSums = kTilePositions * kTileColumns;
   for (int64_t chunk = 0; chunk < form.chunks; ++chunk) {
     tile.reads_offset = (group * form.chunks + chunk) * staged.run() * staged.element();
@@ -287,13 +356,12 @@ void DenseConvolution::Parts::finish(int64_t item, int64_t row, int64_t rows, in
 void DenseConvolution::Parts::by_vectors(const Box& box, int64_t first, int64_t last, int64_t rows, const Own& own,
                                          const uint32_t* panels, const void* bias) const {
   for (int64_t item = first; item < last; ++item) {
-    const int64_t most = tile_positions(filter.compute, filter.panel_width(item % filter.panels()));
+    // Sums that are not stored by the kernel itself wait in memory, a tile at a time.
+    const int64_t most = direct() ? rows : tile_positions(filter.compute, filter.panel_width(item % filter.panels()));
     // The first panel reads what is in no cache. Rows of one tap are read once and in order.
-    const bool ahead = item == first && box.box.taps() == 1 && form.chunks == 1;
-    for (int64_t row = 0; row < rows; row += most) {
-      const int64_t count = std::min(most, rows - row);
-      tile(box, item, row, count, ahead ? std::min(count, rows - row - count) : 0, own, panels, bias);
-    }
+    const bool fresh = item == first && box.box.taps() == 1;
+    for (int64_t row = 0; row < rows; row += most)
+      tile(box, item, row, std::min(most, rows - row), fresh, own, panels, bias);
   }
 }
 
@@ -341,29 +409,23 @@ void DenseConvolution::Parts::by_tiles(const Box& box, int64_t first, int64_t la
 }
 
 void DenseConvolution::Parts::compute(const KernelContext& context, const PixelView& view, const uint32_t* panels,
-                                      char* out, int rank) const {
+                                      char* out, int rank, WorkShares& shares) const {
   char* scratch = static_cast<char*>(context.scratch);
   const void* bias = form.has_bias ? context.inputs[2] : nullptr;
   Own own = this->own(scratch, rank);
   if (in_registers() && epilogue->simple()->addend >= 0)
     own.addend = static_cast<const char*>(context.inputs[static_cast<size_t>(epilogue->simple()->addend)]) - out;
+  own.streams = streams(out);
   std::memset(own.zeros, 0, static_cast<size_t>(std::max(staged.pixel_bytes(), filter.units() * 4)));
-  const int64_t items = form.groups * filter.panels();
-  const int64_t first = by_panels ? items * rank / threads : 0, last = by_panels ? items * (rank + 1) / threads : items;
-  for (const Box& box : boxes) {
-    const int64_t positions = form.samples * box.box.positions();
-    const int64_t begin = by_panels ? 0 : positions * rank / threads,
-                  end = by_panels ? positions : positions * (rank + 1) / threads;
-    for (int64_t at = begin; at < end; at += block) {
-      const int64_t count = std::min(block, end - at);
-      fill_table(box, view, out, at, at + count, own);
-      if (tiles)
-        by_tiles(box, first, last, count, own, panels, bias);
-      else
-        by_vectors(box, first, last, count, own, panels, bias);
-      if (follows_blocks() && !in_registers())
-        epilogue->apply(context, scratch + epilogue_at(), rank, at * results(), (at + count) * results());
-    }
+  for (int64_t index; (index = shares.take(rank)) >= 0;) {
+    const auto& [box, begin, end, first, last] = unit(index);
+    fill_table(*box, view, out, begin, end, own);
+    if (tiles)
+      by_tiles(*box, first, last, end - begin, own, panels, bias);
+    else
+      by_vectors(*box, first, last, end - begin, own, panels, bias);
+    if (follows_blocks() && !in_registers())
+      epilogue->apply(context, scratch + epilogue_at(), rank, begin * results(), end * results());
   }
 }
 
@@ -373,6 +435,7 @@ DenseConvolution::DenseConvolution(const NodeSignature& node, int threads) : par
   parts_->epilogue.emplace(node, threads);
   parts_->make_boxes();
   parts_->size_scratch();
+  parts_->divide();
 }
 DenseConvolution::~DenseConvolution() = default;
 
@@ -404,7 +467,9 @@ void DenseConvolution::run(const KernelContext& context) const {
   const PixelView view{
       input, {p.staged.extents[0], p.staged.extents[1], p.staged.row_pixels()}, p.staged.pixel_bytes()};
   char* out = p.stages_out ? scratch + p.filter_bytes + p.input_bytes : static_cast<char*>(context.outputs[0]);
-  context.team.run([&](int rank) { p.compute(context, view, static_cast<const uint32_t*>(panels), out, rank); });
+  WorkShares shares(p.units(), p.threads);
+  context.team.run(
+      [&](int rank) { p.compute(context, view, static_cast<const uint32_t*>(panels), out, rank, shares); });
   if (p.stages_out) {
     const int64_t positions = p.form.result.elements() / (p.form.samples * p.results());
     context.team.split(p.form.samples * p.results(), 1, [&](int64_t begin, int64_t end, int) {

@@ -8,9 +8,9 @@
 
 namespace ramet::kernel {
 
-/// A node `convolution` or `convolution_transposed`, prepared to run. Threads own positions (or, where those are few,
-/// panels of channels); a tile is one kernel call that reads the activations where they are; nothing is copied, unless
-/// they are not as StagedActivations says.
+/// A node `convolution` or `convolution_transposed`, prepared to run. Threads take blocks of positions (and, where
+/// those are few, of panels of channels) until none is left. Tiles read the activations where they are; nothing is
+/// copied, unless they are not as StagedActivations says.
 class DenseConvolution : public Kernel {
  public:
   DenseConvolution(const NodeSignature& node, int threads);
@@ -24,5 +24,9 @@ class DenseConvolution : public Kernel {
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };
+
+/// Least bytes of a result in f32 that is written around the caches: half of the last level, which keeps too little of
+/// the result, beside what it is computed from, until the next node reads it.
+int64_t streamed_bytes();
 
 }  // namespace ramet::kernel

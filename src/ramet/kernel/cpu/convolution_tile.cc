@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "ramet/kernel/cpu/convolution_tile.cc"
 #include "ramet/kernel/cpu/targets.h"
 
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -38,76 +39,113 @@ HWY_INLINE void Step(const char* const (&a)[kRows], int64_t at, const float* b, 
   }
 }
 
-HWY_INLINE Vf Relu(Vf a) { return hn::IfThenElse(hn::Lt(a, hn::Zero(Df())), hn::Zero(Df()), a); }
+/// a < 0 ? 0 : a, so that NaN and -0 stay.
+HWY_INLINE Vf Relu(Vf a) {
+#if HWY_ARCH_X86
+  return hn::Max(hn::Zero(Df()), a);  // of two zeros, and beside NaN, x86 takes the second operand
+#else
+  return hn::IfThenElse(hn::Lt(a, hn::Zero(Df())), hn::Zero(Df()), a);
+#endif
+}
 
-/// Rows of sums, `t.width` apart, as `t.out` wants them.
+/// Sums of `count` rows from `first` on, `t.width` apart, as `t.out` wants them.
 template <class T>
-void StoreRows(const ConvolutionTile& t, const float* sums) {
-  for (int64_t i = 0; i < t.rows; ++i)
-    walk_vectors(t.columns, [&](int64_t j, int64_t count) {
-      char* const row = t.out[i] + t.out_offset;
+void StoreRows(const ConvolutionTile& t, int64_t first, int64_t count, const float* sums) {
+  for (int64_t i = 0; i < count; ++i)
+    walk_vectors(t.columns, [&](int64_t j, int64_t lanes) {
+      char* const row = t.out[first + i] + t.out_offset;
       Vf sum = hn::LoadU(Df(), sums + i * t.width + j);
-      if (t.bias) sum = hn::Add(sum, load_part(t.bias + j, count));
-      if (t.adds) sum = hn::Add(sum, load_part(reinterpret_cast<const float*>(row + t.addend) + j, count));
-      store_part(t.relu ? Relu(sum) : sum, reinterpret_cast<T*>(row) + j, count);
+      if (t.bias) sum = hn::Add(sum, load_part(t.bias + j, lanes));
+      if (t.adds) sum = hn::Add(sum, load_part(reinterpret_cast<const float*>(row + t.addend) + j, lanes));
+      store_part(t.relu ? Relu(sum) : sum, reinterpret_cast<T*>(row) + j, lanes);
     });
 }
 
 /// The same of whole rows of f32, from registers.
 template <bool kAdds, bool kRelu, int kRows, int kVectors>
-HWY_INLINE void StoreTile(const ConvolutionTile& t, const Vf (&sums)[kRows][kVectors]) {
+HWY_INLINE void StoreTile(const ConvolutionTile& t, int64_t first, const Vf (&sums)[kRows][kVectors]) {
   const Df d;
+  const bool stream = t.stream, biased = t.bias != nullptr;
+  const int64_t offset = t.out_offset, addend = t.addend;
+  char* const* const out = t.out + first;
   Vf bias[kVectors];
   RAMET_UNROLL
-  for (int j = 0; j < kVectors; ++j) bias[j] = t.bias ? hn::LoadU(d, t.bias + j * kLanes) : hn::Zero(d);
+  for (int j = 0; j < kVectors; ++j) bias[j] = biased ? hn::LoadU(d, t.bias + j * kLanes) : hn::Zero(d);
   RAMET_UNROLL
   for (int i = 0; i < kRows; ++i) {
-    auto* const to = reinterpret_cast<float*>(t.out[i] + t.out_offset);
-    const auto* const addend = reinterpret_cast<const float*>(t.out[i] + t.out_offset + t.addend);
+    auto* const to = reinterpret_cast<float*>(out[i] + offset);
+    const auto* const added = reinterpret_cast<const float*>(out[i] + offset + addend);
+    Vf row[kVectors];
     RAMET_UNROLL
     for (int j = 0; j < kVectors; ++j) {
-      Vf sum = t.bias ? hn::Add(sums[i][j], bias[j]) : sums[i][j];
-      if (kAdds) sum = hn::Add(sum, hn::LoadU(d, addend + j * kLanes));
-      hn::StoreU(kRelu ? Relu(sum) : sum, d, to + j * kLanes);
+      row[j] = biased ? hn::Add(sums[i][j], bias[j]) : sums[i][j];
+      if (kAdds) row[j] = hn::Add(row[j], hn::LoadU(d, added + j * kLanes));
+      if (kRelu) row[j] = Relu(row[j]);
+    }
+    if (stream) {
+      RAMET_UNROLL
+      for (int j = 0; j < kVectors; ++j) hn::Stream(row[j], d, to + j * kLanes);
+    } else {
+      RAMET_UNROLL
+      for (int j = 0; j < kVectors; ++j) hn::StoreU(row[j], d, to + j * kLanes);
     }
   }
 }
 
-/// Brings to the caches where row `i` of the result goes, what is added to it, and what the next tile reads first.
-HWY_INLINE void Ahead(const ConvolutionTile& t, int64_t i, int64_t tap) {
-  if (t.out) {
-    const char* to = t.out[i] + t.out_offset;
-    for (int64_t at = 0; at < 4 * t.columns; at += 64) {
-      __builtin_prefetch(to + at, 1);
-      if (t.adds) __builtin_prefetch(to + t.addend + at);
-    }
+/// Brings to the caches where row `row` of the result goes, and what is added to it.
+HWY_INLINE void FetchResult(const ConvolutionTile& t, int64_t row) {
+  const char* to = t.out[row] + t.out_offset;
+  for (int64_t at = 0; at < 4 * t.columns; at += 64) {
+    if (!t.stream) __builtin_prefetch(to + at, 1);
+    if (t.adds) __builtin_prefetch(to + t.addend + at);
   }
-  if (i < t.next) {
-    const char* from = t.reads[tap * t.reads_stride + t.rows + i] + t.reads_offset;
-    for (int64_t at = 0; at < 4 * t.units; at += 64) __builtin_prefetch(from + at);
+}
+
+/// The units of the last tap. Meanwhile, a little at a time, since few lines can be on their way at once, fetches for
+/// the results of the next rows, and what they read.
+template <int kRows, int kVectors>
+HWY_INLINE void LastTap(const ConvolutionTile& t, int64_t first, const char* const (&a)[kRows], const float* b,
+                        Vf (&sums)[kRows][kVectors]) {
+  constexpr int64_t kLine = 16;  // units
+  const int64_t next = t.fresh ? HWY_MIN(int64_t{kRows}, t.rows - first - kRows) : 0;
+  const char* const* const reads = t.reads + (t.taps - 1) * t.reads_stride + first + kRows;
+  const int64_t results = !t.out || (t.stream && !t.adds) ? 0 : HWY_MIN(int64_t{kRows}, t.rows - first - kRows);
+  if (results != 0 && first == 0)
+    for (int64_t i = 0; i < kRows; ++i) FetchResult(t, i);
+  int64_t fetched = 0;
+  for (int64_t k = 0; k < t.units;) {
+    for (int64_t i = 0; i < next; ++i) __builtin_prefetch(reads[i] + t.reads_offset + 4 * k);
+    for (const int64_t end = HWY_MIN(t.units, k + kLine / 2); k < end; ++k)
+      Step<kRows, kVectors>(a, 4 * k, b + k * kVectors * kLanes, sums);
+    if (fetched < results) FetchResult(t, first + kRows + fetched++);
+    for (const int64_t end = HWY_MIN(t.units, k + kLine / 2); k < end; ++k)
+      Step<kRows, kVectors>(a, 4 * k, b + k * kVectors * kLanes, sums);
+    if (fetched < results) FetchResult(t, first + kRows + fetched++);
   }
+  for (; fetched < results; ++fetched) FetchResult(t, first + kRows + fetched);
 }
 
 template <int kRows, int kVectors>
-HWY_INLINE void Finish(const ConvolutionTile& t, const Vf (&sums)[kRows][kVectors]) {
+HWY_INLINE void Finish(const ConvolutionTile& t, int64_t first, const Vf (&sums)[kRows][kVectors]) {
   const Df d;
   if (t.out && t.columns == t.width && t.type == DType::kF32) {
-    if (t.adds) return t.relu ? StoreTile<true, true>(t, sums) : StoreTile<true, false>(t, sums);
-    return t.relu ? StoreTile<false, true>(t, sums) : StoreTile<false, false>(t, sums);
+    if (t.adds) return t.relu ? StoreTile<true, true>(t, first, sums) : StoreTile<true, false>(t, first, sums);
+    return t.relu ? StoreTile<false, true>(t, first, sums) : StoreTile<false, false>(t, first, sums);
   }
   HWY_ALIGN float rows[kRows * kVectors * kLanes];
-  float* to = t.out ? rows : t.sums;
+  float* to = t.out ? rows : t.sums + first * t.width;
   RAMET_UNROLL
   for (int i = 0; i < kRows; ++i) {
     RAMET_UNROLL
     for (int j = 0; j < kVectors; ++j) hn::StoreU(sums[i][j], d, to + i * t.width + j * kLanes);
   }
   if (!t.out) return;
-  t.type == DType::kF32 ? StoreRows<float>(t, rows) : StoreRows<Bf16>(t, rows);
+  t.type == DType::kF32 ? StoreRows<float>(t, first, kRows, rows) : StoreRows<Bf16>(t, first, kRows, rows);
 }
 
+/// kRows rows from `first` on.
 template <int kRows, int kVectors>
-void Tile(const ConvolutionTile& t) {
+HWY_INLINE void Tile(const ConvolutionTile& t, int64_t first) {
   const Df d;
   Vf sums[kRows][kVectors];
   RAMET_UNROLL
@@ -118,18 +156,31 @@ void Tile(const ConvolutionTile& t) {
   for (int64_t tap = 0; tap < t.taps; ++tap) {
     const char* a[kRows];
     RAMET_UNROLL
-    for (int i = 0; i < kRows; ++i) a[i] = t.reads[tap * t.reads_stride + i] + t.reads_offset;
+    for (int i = 0; i < kRows; ++i) a[i] = t.reads[tap * t.reads_stride + first + i] + t.reads_offset;
     const auto* b = reinterpret_cast<const float*>(t.panel + t.tap_units[tap]);
-    int64_t k = 0;
     if (tap + 1 == t.taps)
-      for (int i = 0; i < kRows; ++i) {
-        Ahead(t, i, tap);
-        for (const int64_t end = t.units * (i + 1) / kRows; k < end; ++k)
-          Step<kRows, kVectors>(a, 4 * k, b + k * kVectors * kLanes, sums);
-      }
-    for (; k < t.units; ++k) Step<kRows, kVectors>(a, 4 * k, b + k * kVectors * kLanes, sums);
+      LastTap<kRows, kVectors>(t, first, a, b, sums);
+    else
+      for (int64_t k = 0; k < t.units; ++k) Step<kRows, kVectors>(a, 4 * k, b + k * kVectors * kLanes, sums);
   }
-  Finish<kRows, kVectors>(t, sums);
+  Finish<kRows, kVectors>(t, first, sums);
+}
+
+/// The last rows, at most kMost.
+template <int kVectors, int kMost>
+void LastRows(const ConvolutionTile& t, int64_t first) {
+  if (t.rows - first == kMost)
+    Tile<kMost, kVectors>(t, first);
+  else if constexpr (kMost > 1)
+    LastRows<kVectors, kMost - 1>(t, first);
+}
+
+template <int kVectors>
+void AllRows(const ConvolutionTile& t) {
+  int64_t first = 0;
+  for (; first + kMostRows <= t.rows; first += kMostRows) Tile<kMostRows, kVectors>(t, first);
+  if constexpr (kMostRows > 1)
+    if (first < t.rows) LastRows<kVectors, kMostRows - 1>(t, first);
 }
 
 template <int kRows, int kVectors>
@@ -155,30 +206,37 @@ void Strip(const StripTile& t) {
   }
 }
 
-template <int kVectors, int kMost, class T>
-void OfRows(const T& t) {
-  if (t.rows != kMost) {
-    if constexpr (kMost > 1) OfRows<kVectors, kMost - 1>(t);
-    return;
-  }
-  if constexpr (requires { t.panel; })
-    Tile<kMost, kVectors>(t);
-  else
+template <int kVectors, int kMost>
+void StripRows(const StripTile& t) {
+  if (t.rows == kMost)
     Strip<kMost, kVectors>(t);
+  else if constexpr (kMost > 1)
+    StripRows<kVectors, kMost - 1>(t);
+}
+
+template <int kVectors, class T>
+void OfRows(const T& t) {
+  if constexpr (requires { t.panel; })
+    AllRows<kVectors>(t);
+  else
+    StripRows<kVectors, kMostRows>(t);
 }
 
 template <class T>
 void OfWidth(const T& t) {
   const int64_t vectors = t.width / kLanes;
-  if (vectors == kMostVectors) return OfRows<kMostVectors, kMostRows>(t);
+  if (vectors == kMostVectors) return OfRows<kMostVectors>(t);
   if constexpr (kLanes >= 16) {
-    if (vectors == 3) return OfRows<3, kMostRows>(t);
-    if (vectors == 2) return OfRows<2, kMostRows>(t);
-    OfRows<1, kMostRows>(t);
+    if (vectors == 3) return OfRows<3>(t);
+    if (vectors == 2) return OfRows<2>(t);
+    OfRows<1>(t);
   }
 }
 
-void ConvolutionTileOf(const ConvolutionTile& tile) { OfWidth(tile); }
+void ConvolutionTileOf(const ConvolutionTile& tile) {
+  OfWidth(tile);
+  if (tile.stream) hwy::FlushStream();
+}
 void StripTileOf(const StripTile& tile) { OfWidth(tile); }
 int64_t ColumnsOf() { return kMostVectors * kLanes; }
 

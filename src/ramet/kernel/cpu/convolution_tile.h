@@ -9,7 +9,7 @@ namespace ramet::kernel {
 /// Most positions and columns of a tile.
 inline constexpr int64_t kTilePositions = 14, kTileColumns = 64;
 
-/// Sums of one tile of a convolution: `rows` positions by `width` columns (a multiple of 16, at most 64), each one
+/// Sums of a convolution: any number of positions (`rows`) by `width` columns (a multiple of 16, at most 64), each one
 /// chain of multiply-adds over taps and, in each tap, over `units` 32-bit units: f32, or pairs of bf16.
 struct ConvolutionTile {
   int64_t rows, width, taps, units;
@@ -29,14 +29,15 @@ struct ConvolutionTile {
   /// from where the sum goes; then ReLU.
   bool adds = false, relu = false;
   int64_t addend = 0;
-  int64_t next = 0;  ///< rows of the next tile, which are read behind this one's: they are brought to the caches
+  bool fresh = false;   ///< what rows read is in no cache: that of the next ones is fetched while some are summed
+  bool stream = false;  ///< whole rows of f32 at multiples of 64 bytes go to memory around the caches
 };
 
 /// Positions that a tile of so many columns has at best.
 int64_t tile_positions(DType compute, int64_t width);
 /// Columns of a panel.
 int64_t tile_columns(DType compute);
-/// Computes a tile. `compute` is f32, or bf16 on processors with AVX512_BF16.
+/// Computes them, tile by tile. `compute` is f32, or bf16 on processors with AVX512_BF16.
 void convolution_tile(DType compute, const ConvolutionTile& tile);
 void convolution_tile_f32(const ConvolutionTile& tile);
 void convolution_tile_bf16(const ConvolutionTile& tile);

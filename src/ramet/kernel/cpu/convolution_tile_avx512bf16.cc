@@ -19,11 +19,11 @@ __m256i rounded(__m512 value) {
 __m512bh pairs(__m512i units) { return reinterpret_cast<__m512bh>(units); }
 
 template <int kRows, int kVectors>
-void finish(const ConvolutionTile& t, __m512 (&sums)[kRows][kVectors]) {
+void finish(const ConvolutionTile& t, int64_t first, __m512 (&sums)[kRows][kVectors]) {
   if (!t.out) {
     RAMET_UNROLL
     for (int i = 0; i < kRows; ++i) RAMET_UNROLL
-    for (int j = 0; j < kVectors; ++j) _mm512_storeu_ps(t.sums + i * t.width + 16 * j, sums[i][j]);
+    for (int j = 0; j < kVectors; ++j) _mm512_storeu_ps(t.sums + (first + i) * t.width + 16 * j, sums[i][j]);
     return;
   }
   RAMET_UNROLL
@@ -35,7 +35,7 @@ void finish(const ConvolutionTile& t, __m512 (&sums)[kRows][kVectors]) {
     RAMET_UNROLL
     for (int i = 0; i < kRows; ++i) {
       const __m512 value = t.bias ? _mm512_add_ps(sums[i][j], bias) : sums[i][j];
-      char* to = t.out[i] + t.out_offset;
+      char* to = t.out[first + i] + t.out_offset;
       if (t.type == DType::kF32)
         _mm512_mask_storeu_ps(to + 64 * j, mask, value);
       else
@@ -44,14 +44,15 @@ void finish(const ConvolutionTile& t, __m512 (&sums)[kRows][kVectors]) {
   }
 }
 
+/// kRows rows from `first` on.
 template <int kRows, int kVectors>
-void tile(const ConvolutionTile& t) {
+void tile(const ConvolutionTile& t, int64_t first) {
   __m512 sums[kRows][kVectors];
   RAMET_UNROLL
   for (int i = 0; i < kRows; ++i) RAMET_UNROLL
   for (int j = 0; j < kVectors; ++j) sums[i][j] = _mm512_setzero_ps();
   for (int64_t tap = 0; tap < t.taps; ++tap) {
-    const char* const* reads = t.reads + tap * t.reads_stride;
+    const char* const* reads = t.reads + tap * t.reads_stride + first;
     const char* a[kRows];
     RAMET_UNROLL
     for (int i = 0; i < kRows; ++i) a[i] = reads[i] + t.reads_offset;
@@ -70,7 +71,7 @@ void tile(const ConvolutionTile& t) {
       }
     }
   }
-  finish<kRows, kVectors>(t, sums);
+  finish<kRows, kVectors>(t, first, sums);
 }
 
 template <int kRows, int kVectors>
@@ -98,17 +99,28 @@ void strip(const StripTile& t) {
   for (int j = 0; j < kVectors; ++j) _mm512_storeu_ps(t.c + i * t.c_stride + 16 * j, sums[i][j]);
 }
 
-/// Calls the kernel of as many rows, of at most kMost.
-template <int kVectors, int kMost, class Tile>
-void of_rows(const Tile& t) {
-  if (t.rows != kMost) {
-    if constexpr (kMost > 1) of_rows<kVectors, kMost - 1>(t);
-    return;
-  }
-  if constexpr (requires { t.panel; })
-    tile<kMost, kVectors>(t);
-  else
+/// The last rows, at most kMost.
+template <int kVectors, int kMost>
+void last_rows(const ConvolutionTile& t, int64_t first) {
+  if (t.rows - first == kMost)
+    tile<kMost, kVectors>(t, first);
+  else if constexpr (kMost > 1)
+    last_rows<kVectors, kMost - 1>(t, first);
+}
+
+template <int kVectors, int kMost>
+void of_rows(const ConvolutionTile& t) {
+  int64_t first = 0;
+  for (; first + kMost <= t.rows; first += kMost) tile<kMost, kVectors>(t, first);
+  if (first < t.rows) last_rows<kVectors, kMost - 1>(t, first);
+}
+
+template <int kVectors, int kMost>
+void of_rows(const StripTile& t) {
+  if (t.rows == kMost)
     strip<kMost, kVectors>(t);
+  else if constexpr (kMost > 1)
+    of_rows<kVectors, kMost - 1>(t);
 }
 
 template <class Tile>
