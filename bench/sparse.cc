@@ -2,7 +2,8 @@
 // gradient of the input and gradient of the weight, packing included. Prints, for each block size, the time of the
 // three together, the rate on stored elements, how many times faster than Ramet's dense products they are, and at
 // which density dense products are as fast.
-//   build/bench/sparse [density, default 0.1] [seconds per product, default 0.05]
+//   build/bench/sparse [density, default 0.1] [seconds per product, default 0.05] [type, default both]
+// With one type, the densities at which dense products are as fast are left out: those take most of the time.
 #include <cstring>
 #include <string>
 
@@ -100,7 +101,7 @@ SparseTimes sparse_times(DType dtype, int64_t side, double density, ThreadTeam& 
   return times;
 }
 
-void run_type(DType dtype, ThreadTeam& team, double density, double budget) {
+void run_type(DType dtype, ThreadTeam& team, double density, double budget, bool break_even) {
   double dense[3] = {};
   for (const Matrix& m : kMatrices) {
     dense[0] += dense_time(kTokens, m.rows, m.columns, false, true, dtype, team, budget);
@@ -114,16 +115,17 @@ void run_type(DType dtype, ThreadTeam& team, double density, double budget) {
     const SparseTimes sparse = sparse_times(dtype, side, density, team, budget);
     // The time grows with the density, so halving finds where dense products are as fast.
     double below = 0, above = 1;
-    for (int step = 0; step < 5; ++step) {
+    for (int step = 0; break_even && step < 5; ++step) {
       const double middle = (below + above) / 2;
       (sparse_times(dtype, side, middle, team, budget / 4).together() < all ? below : above) = middle;
     }
     std::printf(
-        "%-4s block %-2ld       y %8.2f  dx %8.2f  dw %8.2f  together %8.2f ms  %6.1f GF/s  %5.2f times dense's rate  "
-        "break-even density %.2f\n",
+        "%-4s block %-2ld       y %8.2f  dx %8.2f  dw %8.2f  together %8.2f ms  %6.1f GF/s  %5.2f times dense's rate",
         std::string(name_of(dtype)).c_str(), static_cast<long>(side), sparse.y * 1e3, sparse.dx * 1e3, sparse.dw * 1e3,
         sparse.together() * 1e3, 6.0 * static_cast<double>(kTokens) * sparse.stored / sparse.together() * 1e-9,
-        all / sparse.together(), (below + above) / 2);
+        all / sparse.together());
+    if (break_even) std::printf("  break-even density %.2f", (below + above) / 2);
+    std::printf("\n");
   }
 }
 
@@ -138,6 +140,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "the density must be above 0 and at most 1\n");
     return 2;
   }
-  bench::beside_peaks(
-      [&](ramet::DType dtype, ramet::ThreadTeam& team, double) { bench::run_type(dtype, team, density, budget); });
+  const std::string type = argc > 3 ? argv[3] : "";
+  beside_peaks([&](ramet::DType dtype, ramet::ThreadTeam& team, double) {
+    if (type.empty() || type == name_of(dtype)) ramet::bench::run_type(dtype, team, density, budget, type.empty());
+  });
 }

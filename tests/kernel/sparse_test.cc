@@ -120,6 +120,39 @@ TEST(Sparse, AProductIsTheDenseOneInOrderWhateverTheBlocks) {
       }
 }
 
+/// A product's and an outer product's numbers at the stored elements of a pattern, beside what they have to be.
+void expect_products(const HostTensor& matrix, const HostTensor& x, const HostTensor& dy, const Dims& block,
+                     const std::string& what);
+
+TEST(Sparse, ProductsOfOddSizesHaveTheirBits) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const int64_t tokens : {1, 33, 63, 130})
+      for (const Dims& block : {Dims{1, 1}, Dims{4, 4}, Dims{6, 2}, Dims{3, 5}}) {
+        const int64_t rows = 11 * block[0], columns = 13 * block[1];
+        HostTensor matrix = masked(dtype, rows, columns, 0.3);
+        for (int64_t i = 0; i < matrix.elements(); ++i)  // a row of blocks and a column without any
+          if (i / columns / block[0] == 4 || i % columns / block[1] == 7) matrix.set(i, 0.0);
+        expect_products(matrix, random_tensor(dtype, {tokens, columns}, 21), random_tensor(dtype, {tokens, rows}, 22),
+                        block, std::string(name_of(dtype)) + " tokens " + std::to_string(tokens));
+      }
+}
+
+/// Sums near the least normal numbers, and operands below: the instruction for pairs of bf16 makes zeros of those.
+TEST(Sparse, SumsOfNumbersNearZeroHaveTheirBits) {
+  for (const double scale : {0x1p-50, 0x1p-58, 0x1p-66, 0x1p-128})
+    for (const Dims& block : {Dims{1, 1}, Dims{4, 4}, Dims{16, 16}}) {
+      HostTensor matrix = masked(DType::kBF16, 64, 32, 0.3);
+      for (int64_t i = 0; i < matrix.elements(); ++i) matrix.set(i, matrix.get(i) * 0x1p-60);
+      HostTensor x = random_tensor(DType::kBF16, {200, 32}, 23), dy = random_tensor(DType::kBF16, {200, 64}, 24);
+      // Small numbers in some tokens and features only.
+      for (int64_t i = 0; i < x.elements(); ++i)
+        if (i / 32 % 100 < 40) x.set(i, x.get(i) * scale);
+      for (int64_t i = 0; i < dy.elements(); ++i)
+        if (i % 64 < 16) dy.set(i, dy.get(i) * 0x1p-70);
+      expect_products(matrix, x, dy, block, std::to_string(std::log2(scale)));
+    }
+}
+
 TEST(Sparse, DensityOneGivesTheBitsOfTheDenseKernelThatSumsInOrder) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
     for (const int64_t parts : {1, 2, 5})
@@ -300,14 +333,39 @@ TEST(Sparse, AnOuterProductSumsInItsFixedOrderWhateverTheBlocks) {
     }
 }
 
+void expect_products(const HostTensor& matrix, const HostTensor& x, const HostTensor& dy, const Dims& block,
+                     const std::string& what) {
+  const std::string where = what + " block " + std::to_string(block[0]) + "x" + std::to_string(block[1]);
+  const Sparse sparse = sparse_of(matrix, 1, 1, block[0], block[1]);
+  for (const bool transpose : {false, true}) {
+    Attributes attributes{{"cell", sparse.cell}, {"dtype", DType::kF32}};
+    if (transpose) attributes.set("transpose", true);
+    const HostTensor& in = transpose ? dy : x;
+    EXPECT_EQ(numbers(run("sparse_matmul", {in, sparse.values, sparse.index}, attributes, 2)),
+              numbers(dense_product(in, matrix, transpose, 1)))
+        << where << " transpose " << transpose;
+  }
+  const HostTensor sums = run("sparse_outer", {dy, x, sparse.index}, {{"cell", sparse.cell}, {"block", block}}, 2);
+  std::vector<float> expected;
+  const int64_t across = matrix.type.shape[1] / block[1];
+  for (int64_t slot = 0; slot < sparse.index.elements(); ++slot)
+    for (int64_t e = 0; e < block[0] * block[1]; ++e) {
+      const auto number = static_cast<int64_t>(sparse.index.get(slot));
+      expected.push_back(
+          outer_element(dy, x, number / across * block[0] + e / block[1], number % across * block[1] + e % block[1]));
+    }
+  EXPECT_EQ(numbers(sums), expected) << where;
+}
+
 /// The tests above, each against sums that the test computes itself, in a process that may use less of the processor. A
 /// processor without fused multiply-adds has other sums.
 TEST(Sparse, HasTheSameBitsOnEveryInstructionSet) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  for (const char* level : {"avx2", "avx512"}) {
-    const std::string command = std::string("RAMET_CPU=") + level + " '" + self +
-                                "' --gtest_brief=1 --gtest_filter='Sparse.AProduct*:Sparse.AnOuter*:Sparse.ASoftmax*'"
-                                " >/dev/null";
+  for (const char* level : {"avx2", "avx512", "avx512_bf16"}) {
+    const std::string command =
+        std::string("RAMET_CPU=") + level + " '" + self +
+        "' --gtest_brief=1 --gtest_filter='Sparse.AProduct*:Sparse.AnOuter*:Sparse.ASoftmax*:Sparse.*HaveTheirBits'"
+        " >/dev/null";
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
   }
 }

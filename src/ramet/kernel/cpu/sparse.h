@@ -1,6 +1,7 @@
 #pragma once
 
 #include "ramet/base/dtype.h"
+#include "ramet/kernel/cpu/sparse_bf16.h"
 #include "ramet/kernel/cpu/sparse_lines.h"
 
 namespace ramet::kernel::cpu {
@@ -8,29 +9,41 @@ namespace ramet::kernel::cpu {
 /// Tokens of a panel: features by tokens, so that a stored element meets a vector of tokens.
 inline constexpr int64_t kPanelTokens = 64;
 
-/// Columns of a sparse_outer's second operand that are in use together: 768 KiB.
-inline constexpr int64_t kOuterBand = 384;
+/// Bytes of a sparse_outer's second operand that are in use together: they fit the second-level cache.
+inline constexpr int64_t kOuterBand = 768 * 1024;
 /// Lines whose results are written to memory together, for lines of `high` elements.
 inline constexpr int64_t line_group(int64_t high) { return high >= 64 ? 1 : 64 / high; }
 
-/// One `sparse_matmul`, with values in f32.
+/// Values and how their products are computed: in f32, or by pairs of bf16 (sparse_bf16.h).
+struct SparseValues {
+  const float* wide = nullptr;
+  const uint32_t* pairs = nullptr;  ///< of blocks of more than one element: [block][pair][elements of the line]
+  bool are_pairs = false;           ///< these, or singles that hold pairs
+  LeastBits least = kNoLeast;       ///< of pairs
+};
+
+/// One `sparse_matmul`.
 struct SparseProduct {
   ops::SparseMatmulForm form{};
   SparseLines lines{};
   DType in = DType::kF32;
   const void* x = nullptr;
-  const float* values = nullptr;
+  SparseValues values{};
   void* y = nullptr;
 };
 
-/// A part of the tokens of one `sparse_outer`, packed as features by kOuterTokens tokens.
+/// A part of the tokens of one `sparse_outer`, packed as features by kOuterTokens tokens: f32, or pairs of bf16.
 struct SparseOuter {
   ops::SparseGrid grid{};
   SparseLines lines{};
   int64_t tokens = 0;  ///< of this part, a multiple of 32; those beyond the operands are zero
   const float* a = nullptr;
   const float* b = nullptr;
-  bool first = false;  ///< the first part: its sums are stored, those of others added
+  const uint16_t* a_pairs = nullptr;  ///< instead of a and b
+  const uint16_t* b_pairs = nullptr;
+  const LeastBits* a_least = nullptr;  ///< of each row of a_pairs
+  LeastBits b_least = kNoLeast;        ///< of all rows of b_pairs
+  bool first = false;                  ///< the first part: its sums are stored, those of others added
   float* out = nullptr;
 };
 
@@ -54,6 +67,11 @@ class OuterPatch {
   int64_t rows_, columns_, side_;
 };
 
+/// "", or why the kernels of `sparse_matmul` and `sparse_outer` are not for a node.
+std::string refuse_sparse_types(const NodeSignature& node);
+
+/// Adds the kernel of `sparse_outer`.
+void add_sparse_outer(Backend& backend);
 /// Adds the kernels of patterns that change.
 void add_sparse_evolve(Backend& backend);
 void add_sparse_candidates(Backend& backend);
