@@ -171,6 +171,32 @@ TEST_F(GraphNets, LearnWithEveryWayToMakeBatches) {
         << batch;
 }
 
+TEST_F(GraphNets, CorrectedSamplesHaveTheSameBitsOnEveryLayout) {
+  for (const char* kind : {"gcn", "sage"}) {
+    const auto with = [&](const std::string& batch) {
+      return recipe(kind, false, {"data.graphs.batch=" + batch, "model.graph.dropout=0"});
+    };
+    const Trained expected = train(with("walks:10:2:40"));
+    EXPECT_TRUE(std::isfinite(expected.losses.back()));
+    EXPECT_NE(expected.losses, train(with("walks:10:2")).losses);
+    EXPECT_NE(expected.hash, train(with("walks:10:2:41")).hash);
+    for (const char* layout : {"threads=2", "r=2", "r=4 rts=optimizer", "p=2", "phases=2 offload=optimizer"}) {
+      SCOPED_TRACE(std::string(kind) + " " + layout);
+      expect_same(train(with("walks:10:2:40"), layout, 3, 2), expected);
+    }
+  }
+  EXPECT_THAT(error_of([&] { train(recipe("gat", false, {"data.graphs.batch=walks:10:2:40"})); }),
+              HasSubstr("samples are corrected where nodes sum neighbours with weights"));
+  // With samples that have every node and edge, all weights are 1: the loss is that of the whole graph.
+  const Settings none{"model.graph.dropout=0", "train.accumulation=1", "train.lanes=1"};
+  Settings all = none, whole = none;
+  all.emplace_back("data.graphs.batch=walks:20000:1:2"), whole.emplace_back("data.graphs.batch=count:1");
+  const std::vector<double> found = train(recipe("sage", false, all)).losses,
+                            of_graph = train(recipe("sage", false, whole)).losses;
+  ASSERT_EQ(found.size(), of_graph.size());
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], of_graph[i], 1e-4 * of_graph[i]) << i;
+}
+
 TEST_F(GraphNets, LearnTheirLabels) {
   // The category of a node is the position of its greatest feature.
   const Trained nodes = train(recipe("sage", false, {"model.graph.dropout=0"}), "", 60);

@@ -225,6 +225,62 @@ TEST(GraphLoader, ClustersAndWalksAreInducedSubgraphs) {
   }
 }
 
+/// What packs give for the sum over all nodes, as a mean with its standard error.
+struct Estimate {
+  double sum = 0, squares = 0, count = 0;
+  void add(double value) { sum += value, squares += value * value, ++count; }
+  double mean() const { return sum / count; }
+  double error() const { return std::sqrt(std::max(0.0, squares / count - mean() * mean()) / count); }
+};
+
+TEST(GraphLoader, CountedWalksEstimateTheWholeGraph) {
+  const auto set = web(60);
+  constexpr int64_t kCounted = 4000, kOthers = 4000;
+  const auto packs = make_packs(set, "walks:6:3:" + std::to_string(kCounted), {.epochs = 1, .seed = 4});
+  const auto counts = packs->counts();
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(make_packs(set, "walks:6:3", {.epochs = 1, .seed = 4})->counts(), nullptr);
+  const auto of_node = [](int64_t node) { return std::cos(static_cast<double>(node)) + 2; };
+  double whole = 0, of_zero = 0;
+  for (int64_t node = 0; node < 60; ++node) whole += of_node(node) / 60;
+  for (int64_t e = 0; e < set->edge_ptr(0)[1]; ++e)
+    if (set->targets(0)[static_cast<size_t>(e)] == 0) of_zero += of_node(set->sources(0)[static_cast<size_t>(e)]);
+  // Node 0 is a hub: most packs have it, and few have the edges into it.
+  const auto estimate = [&](int64_t first, int64_t last) {
+    Estimate loss, sum;
+    for (int64_t index = first; index < last; ++index) {
+      const PackContents pack = packs->contents(index);
+      double value = 0, sum_of_zero = 0;
+      for (const int64_t node : pack.nodes) value += of_node(node) * counts->of_node(node) / 60;
+      for (size_t e = 0; e < pack.edges.size(); ++e)
+        if (pack.nodes[static_cast<size_t>(pack.target[e])] == 0)
+          sum_of_zero += of_node(pack.nodes[static_cast<size_t>(pack.source[e])]) * counts->of_edge(pack.edges[e], 0);
+      loss.add(value);
+      if (pack.nodes[0] == 0) sum.add(sum_of_zero);
+    }
+    return std::pair(loss, sum);
+  };
+  // Over the counted packs the mean is exact; over others, within the errors of both.
+  const auto [loss, sum] = estimate(0, kCounted);
+  EXPECT_NEAR(loss.mean(), whole, 1e-9);
+  EXPECT_NEAR(sum.mean(), of_zero, 1e-9 * of_zero);
+  const auto [other_loss, other_sum] = estimate(kCounted, kCounted + kOthers);
+  EXPECT_GT(other_loss.error(), 0);
+  EXPECT_LT(std::abs(other_loss.mean() - whole), 4 * std::hypot(other_loss.error(), loss.error()));
+  EXPECT_LT(std::abs(other_sum.mean() - of_zero), 4 * std::hypot(other_sum.error(), sum.error()));
+  // Without the correction the sum is biased by many errors.
+  Estimate plain;
+  for (int64_t index = 0; index < kOthers; ++index) {
+    const PackContents pack = packs->contents(index);
+    double value = 0;
+    for (size_t e = 0; e < pack.edges.size(); ++e)
+      if (pack.nodes[static_cast<size_t>(pack.target[e])] == 0)
+        value += of_node(pack.nodes[static_cast<size_t>(pack.source[e])]);
+    if (pack.nodes[0] == 0) plain.add(value);
+  }
+  EXPECT_LT(plain.mean() + 20 * plain.error(), of_zero);
+}
+
 std::vector<int32_t> numbers(const Batch& batch, const std::string& name) {
   const NamedTensor& tensor = batch.at(name);
   std::vector<int32_t> values(tensor.bytes.size() / 4);
@@ -298,6 +354,31 @@ std::shared_ptr<const GraphSet> with_distances(const std::vector<std::pair<int32
   }
   tables.set_field(Field{.name = "distance", .per = Per::kEdge, .of = "edge"}, distance);
   return std::make_shared<const GraphSet>(tables, "distances");
+}
+
+TEST(GraphSource, CorrectsWeightsOfEdgesAndLabels) {
+  const auto set = web(60);
+  const auto packs = make_packs(set, "walks:6:3:50", {.epochs = 2, .seed = 4});
+  const auto plain = make_packs(set, "walks:6:3", {.epochs = 2, .seed = 4});
+  const GraphSource source(set, packs, {.label = "node.y", .split = "node.split", .part = 1, .means = true});
+  const GraphSource other(set, plain, {.label = "node.y", .split = "node.split", .part = 1});
+  EXPECT_NE(source.identity(), other.identity());
+  EXPECT_EQ(source.host_bytes(), other.host_bytes() + 4 * (60 + set->edge_ptr(0)[1]) + 4 * 60);
+  const Batch batch = source.make(3, 1);
+  const PackContents pack = packs->contents(3);
+  const std::vector<float> weight = floats(batch, "edge.weight"), of_label = floats(batch, "label_weight");
+  const std::vector<int32_t> labels = numbers(batch, "labels");
+  for (size_t e = 0; e < weight.size(); ++e) {
+    double expected = 0;
+    if (e < pack.edges.size()) {
+      const int64_t target = pack.nodes[static_cast<size_t>(pack.target[e])];
+      expected = packs->counts()->of_edge(pack.edges[e], target) / (target == 0 ? 63 : 3);
+    }
+    EXPECT_EQ(weight[e], static_cast<float>(expected)) << e;
+  }
+  for (size_t i = 0; i < labels.size(); ++i)
+    EXPECT_EQ(of_label[i], labels[i] < 0 ? 0.0f : static_cast<float>(packs->counts()->of_node(pack.nodes[i]) / 30));
+  EXPECT_THAT(error_of([&] { GraphSource(set, packs, {.label = "node.y"}); }), HasSubstr("edge.weight"));
 }
 
 TEST(GraphSource, JoinsEdgesOfBothDirectionsToPairs) {

@@ -16,6 +16,7 @@ FeatureRows FeatureRows::of(const GraphSet& set, size_t field) {
         rows.column.push_back(static_cast<int32_t>(k)), rows.value.push_back(static_cast<float>(value));
     rows.ptr.push_back(std::ssize(rows.column));
   }
+  rows.ptr.shrink_to_fit(), rows.column.shrink_to_fit(), rows.value.shrink_to_fit();
   return rows;
 }
 

@@ -15,6 +15,8 @@ struct FeatureRows {
   std::vector<int32_t> column;  ///< ascending in each row
   std::vector<float> value;
 
+  int64_t host_bytes() const { return std::ssize(ptr) * 8 + std::ssize(column) * 4 + std::ssize(value) * 4; }
+
   /// Of float field number `field`.
   static FeatureRows of(const GraphSet& set, size_t field);
   /// Elements that any `nodes` different nodes have at most.

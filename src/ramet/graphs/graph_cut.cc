@@ -40,6 +40,8 @@ class Cutter {
       std::stable_sort(edges.begin(), edges.end(), [&](int64_t a, int64_t b) {
         return sources[static_cast<size_t>(a)] < sources[static_cast<size_t>(b)];
       });
+    for (auto* lists : {&cut_.nodes, &cut_.edges})
+      for (auto& list : *lists) list.shrink_to_fit();
     cut_.in = list_of(cut_.edges, targets, sources);
     cut_.out = list_of(leaving, sources, targets);
     cut_.in.other = numbers_in(cut_.edges, cut_.in.edges, leaving, cut_.out.edges);
@@ -113,6 +115,7 @@ class Cutter {
         ++ptr[static_cast<size_t>(row_[static_cast<size_t>(near[static_cast<size_t>(e)])]) + 1];
       }
       for (size_t i = 1; i < ptr.size(); ++i) ptr[i] += ptr[i - 1];
+      index.shrink_to_fit();
       list.index.push_back(std::move(index));
       list.ptr.push_back(std::move(ptr));
     }
@@ -160,6 +163,7 @@ class CutPacks final : public Packs {
   GraphBudget budget() const override { return {1, cut_->rows, cut_->in.edges}; }
   std::string identity() const override { return "cut " + field_; }
   std::shared_ptr<const GraphCut> cut() const override { return cut_; }
+  int64_t host_bytes() const override { return cut_->host_bytes(); }
 
  private:
   std::shared_ptr<const GraphSet> set_;
@@ -168,6 +172,18 @@ class CutPacks final : public Packs {
 };
 
 }  // namespace
+
+int64_t GraphCut::host_bytes() const {
+  int64_t bytes = 0;
+  for (const auto* lists : {&nodes, &edges})
+    for (const auto& list : *lists) bytes += std::ssize(list) * 8;
+  for (const List* ends : {&in, &out}) {
+    bytes += ends->far.type.bytes() + ends->other.type.bytes();
+    for (const auto* lists : {&ends->index, &ends->ptr})
+      for (const auto& list : *lists) bytes += std::ssize(list) * 4;
+  }
+  return bytes;
+}
 
 std::shared_ptr<const GraphCut> cut_graph(const GraphSet& set, const std::string& field) {
   return std::make_shared<const GraphCut>(Cutter(set, field).run());

@@ -32,6 +32,8 @@ struct GraphCut {
   List in, out;
   int64_t far_rows = 0;   ///< of all clusters: rows that are needed elsewhere, once a cluster that needs them
   int64_t cut_edges = 0;  ///< between two clusters
+
+  int64_t host_bytes() const;  ///< of these tables
 };
 
 /// Cuts the graph of a set by a field of nodes, whole numbers from 0. Throws Error for a set of more than one graph,

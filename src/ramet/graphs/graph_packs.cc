@@ -41,6 +41,7 @@ class GraphPacks : public Packs {
 
   GraphBudget budget() const override { return budget_; }
   int64_t skipped() const override { return skipped_; }
+  int64_t host_bytes() const override { return std::ssize(options_.graphs) * 8; }
 
   GraphBudget sizes(int64_t index) const override {
     GraphBudget sum;
@@ -220,6 +221,10 @@ class StreamPacks final : public GraphPacks {
   }
 
   int64_t epoch_of(int64_t index) const override { return first_of(index) / std::ssize(options_.graphs); }
+  int64_t host_bytes() const override {
+    std::lock_guard lock(mutex_);
+    return GraphPacks::host_bytes() + std::ssize(starts_) * 8;
+  }
   int64_t epoch_packs(int64_t epoch) const override {
     const auto size = std::ssize(options_.graphs);
     std::lock_guard lock(mutex_);
@@ -288,8 +293,11 @@ class HistogramPacks final : public GraphPacks {
       for (int64_t i = 0; i < kind.packs; ++i) {
         std::vector<std::pair<int32_t, int64_t>> slots;
         for (const int32_t length : kind.lengths) slots.emplace_back(length, next[static_cast<size_t>(length)]++);
+        slots.shrink_to_fit();
         packs_.push_back(std::move(slots));
       }
+    packs_.shrink_to_fit();
+    for (std::vector<int64_t>& same : by_size_) same.shrink_to_fit();
     const int64_t deepest = packing.deepest();
     if (options_.epochs > 0)
       take_maxima();
@@ -298,6 +306,13 @@ class HistogramPacks final : public GraphPacks {
   }
 
   int64_t epoch_of(int64_t index) const override { return index / std::ssize(packs_); }
+  int64_t host_bytes() const override {
+    // Every graph is in the table of its size, and has a place in a pack.
+    using Slots = std::vector<std::pair<int32_t, int64_t>>;
+    return GraphPacks::host_bytes() +
+           std::ssize(options_.graphs) * static_cast<int64_t>(8 + sizeof(Slots::value_type)) +
+           (std::ssize(packs_) + std::ssize(by_size_)) * static_cast<int64_t>(sizeof(Slots));
+  }
   int64_t epoch_packs(int64_t) const override { return std::ssize(packs_); }
   std::vector<int64_t> graphs_of(int64_t index) const override {
     const int64_t epoch = epoch_of(index), at = index % std::ssize(packs_);

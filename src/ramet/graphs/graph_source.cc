@@ -71,6 +71,7 @@ GraphSource::GraphSource(std::shared_ptr<const GraphSet> set, std::shared_ptr<co
   if (options_.hops > 0 || !options_.distances.empty()) add_distances();
   if (!options_.pairs.empty()) add_pairs();
   if (!options_.sparse.empty()) add_sparse();
+  if (packs_->counts()) add_correction();
 }
 
 template <typename T>
@@ -236,6 +237,59 @@ void GraphSource::add_sparse() {
   outputs_.push_back({"feature.source_ptr", DType::kI32, {rows_.width + 1}, at});
 }
 
+void GraphSource::add_correction() {
+  correction_ = outputs_.size();
+  size_t at = 0;
+  if (options_.means) {
+    in_edges_.assign(static_cast<size_t>(set_->node_ptr(0)[1]), 0);
+    for (const int32_t target : set_->targets(0)) ++in_edges_[static_cast<size_t>(target)];
+  } else {
+    at = set_->field("edge.weight");
+    if (const Field& field = set_->fields()[at]; !is_floating(field.dtype) || field.shape.elements() != 1)
+      throw Error({.what = "weights of edges are one float each",
+                   .where = set_->source() + ": edge.weight",
+                   .found = std::string(name_of(field.dtype)) + field.shape.text()});
+  }
+  outputs_.push_back({"edge.weight", DType::kF32, {budget_.edges}, at});
+  if (!has_label_) return;
+  if (set_->fields()[outputs_[label_].field].per != Per::kNode)
+    throw Error({.what = "a correction of samples is of labels of nodes", .where = set_->source()});
+  for (int64_t node = 0; node < set_->node_ptr(0)[1]; ++node) labelled_ += is_labelled(node);
+  if (labelled_ == 0) throw Error({.what = "no node has a label to learn", .where = set_->source()});
+  outputs_.push_back({"label_weight", DType::kF32, {budget_.nodes}});
+}
+
+bool GraphSource::is_labelled(int64_t node) const {
+  const size_t at = outputs_[label_].field;
+  if (!options_.split.empty() &&
+      static_cast<int64_t>(field_number(set_->fields()[split_], set_->bytes(split_), node)) != options_.part)
+    return false;
+  return field_number(set_->fields()[at], set_->bytes(at), node) >= 0;
+}
+
+void GraphSource::fill_correction(const PackContents& pack, int64_t sample, const Places& places) const {
+  const SampleCounts& counts = *packs_->counts();
+  const Field& field = set_->fields()[outputs_[correction_].field];
+  const std::span<const std::byte> bytes = set_->bytes(outputs_[correction_].field);
+  auto* const weight = place<float>(places, correction_, sample);
+  std::fill(weight, weight + budget_.edges, 0.0f);
+  for (size_t e = 0; e < pack.edges.size(); ++e) {
+    const int64_t target = pack.nodes[static_cast<size_t>(pack.target[e])];
+    const double own =
+        options_.means ? 1.0 / in_edges_[static_cast<size_t>(target)] : field_number(field, bytes, pack.edges[e]);
+    weight[e] = static_cast<float>(own * counts.of_edge(pack.edges[e], target));
+  }
+  if (!has_label_) return;
+  auto* const of_label = place<float>(places, correction_ + 1, sample);
+  std::fill(of_label, of_label + budget_.nodes, 0.0f);
+  for (size_t i = 0; i < pack.nodes.size(); ++i)
+    if (is_labelled(pack.nodes[i])) of_label[i] = static_cast<float>(counts.of_node(pack.nodes[i]) / labelled_);
+}
+
+int64_t GraphSource::host_bytes() const {
+  return set_->host_bytes() + packs_->host_bytes() + rows_.host_bytes() + std::ssize(in_edges_) * 4;
+}
+
 void GraphSource::fill_sparse(const PackContents& pack, int64_t sample, const Places& places) const {
   const auto list = [&](size_t at) { return place<int32_t>(places, sparse_ + at, sample); };
   graphs::fill_lists(rows_, pack.nodes, budget_.nodes, sparse_room_,
@@ -284,6 +338,7 @@ void GraphSource::fill_pack(int64_t index, int64_t sample, const Places& places)
   if (distances_ > 0) fill_distances(pack, sample, places);
   if (pairs_ > 0) fill_pairs(pack, sample, places);
   if (sparse_ > 0) fill_sparse(pack, sample, places);
+  if (correction_ > 0) fill_correction(pack, sample, places);
 }
 
 void GraphSource::fill_fields(const PackContents& pack, int64_t sample, const Places& places) const {
@@ -409,6 +464,7 @@ Hash GraphSource::identity() const {
   add_form(options_.targets);
   for (const NamedLabel& label : options_.labels)
     text += "\nlabel " + label.name + " " + label.key, add_form(label.form);
+  if (options_.means) text += "\nmeans";
   if (distances_ > 0) text += "\nnear " + std::to_string(options_.hops) + " " + options_.distances;
   return hash_text(text);
 }

@@ -42,6 +42,9 @@ struct GraphSourceOptions {
   std::string distances{};
   /// Key of a float field of nodes that is delivered as the lists of its elements that are not 0.
   std::string sparse{};
+  /// Of packs with counts (SampleCounts): what they correct is not "edge.weight", but the mean over the edges that end
+  /// in a node.
+  bool means = false;
   /// Room to make, where it is more than the packs need: batches of several sources then have one form.
   GraphBudget room{};
 };
@@ -67,7 +70,11 @@ struct GraphSourceOptions {
 ///   (graphs/pair_lists.h);
 /// - with `sparse`, of a field of width F "feature.value" f32 [B, S], "feature.source", "feature.target_of",
 ///   "feature.by_source" i32 [B, S], "feature.ptr" i32 [B, N + 1] and "feature.source_ptr" i32 [B, F + 1], as of edges
-///   from features to nodes (graphs/feature_rows.h). S is what N nodes have at most.
+///   from features to nodes (graphs/feature_rows.h). S is what N nodes have at most;
+/// - of packs with counts "edge.weight" f32 [B, E], which is the field of that name, or of means 1 over the edges that
+/// end
+///   in a node of the whole graph, times SampleCounts::of_edge; and with a label "label_weight" f32 [B, N], which is
+///   SampleCounts::of_node over the number of labels to learn, and 0 where nothing is to be learned.
 class GraphSource final : public Source {
  public:
   /// Throws Error for a field that there is not, or of a type that cannot be delivered.
@@ -79,7 +86,7 @@ class GraphSource final : public Source {
   int64_t epoch_samples(int64_t epoch) const override { return packs_->epoch_packs(epoch); }
   Hash identity() const override;
   std::string text_of(int64_t index) const override { return "pack " + std::to_string(index); }
-  int64_t host_bytes() const override { return set_->host_bytes(); }
+  int64_t host_bytes() const override;
 
   const GraphBudget& budget() const { return budget_; }
   int64_t places() const { return places_; }            ///< M; 0 without distances
@@ -112,6 +119,9 @@ class GraphSource final : public Source {
   void complete_columns(const Field& field, const std::string& key, TargetForm& targets) const;
   int64_t room_for(Per per) const;
   static const std::vector<int64_t>& rows_of(Per per, const PackContents& pack);
+  void add_correction();
+  void fill_correction(const PackContents& pack, int64_t sample, const Places& places) const;
+  bool is_labelled(int64_t node) const;
   void add_pairs();
   void add_sparse();
   void fill_sparse(const PackContents& pack, int64_t sample, const Places& places) const;
@@ -132,9 +142,12 @@ class GraphSource final : public Source {
   size_t labels_ = 0;     ///< the first of the outputs of several labels
   size_t distances_ = 0;  ///< the first of the outputs of distances; 0: none
   int64_t places_ = 0;
-  size_t pairs_ = 0;   ///< the first of the outputs of pairs; 0: none
-  size_t sparse_ = 0;  ///< the first of the outputs of sparse features; 0: none
-  FeatureRows rows_;   ///< of them
+  size_t pairs_ = 0;               ///< the first of the outputs of pairs; 0: none
+  size_t sparse_ = 0;              ///< the first of the outputs of sparse features; 0: none
+  FeatureRows rows_;               ///< of them
+  size_t correction_ = 0;          ///< the first of the outputs of a correction; 0: none
+  double labelled_ = 0;            ///< nodes whose labels are learned, of a correction
+  std::vector<int32_t> in_edges_;  ///< of each node of the set, for corrected means
   int64_t sparse_room_ = 0;
 };
 

@@ -11,7 +11,7 @@ namespace {
   throw Error({.what = "unknown way to make batches of graphs",
                .found = "'" + text.substr(0, 100) + "'",
                .expected = "count:GRAPHS, pad:GRAPHS, stream:NODES[:EDGES], histogram:NODES:DEPTH, "
-                           "neighbors:SEEDS:FANOUT,..., clusters:COUNT, walks:ROOTS:LENGTH or cut"});
+                           "neighbors:SEEDS:FANOUT,..., clusters:COUNT, walks:ROOTS:LENGTH[:COUNTED] or cut"});
 }
 
 }  // namespace
@@ -72,9 +72,10 @@ std::shared_ptr<const Packs> make_packs(std::shared_ptr<const GraphSet> set, con
         {.per_pack = number(1, 1), .epochs = request.epochs, .shuffle = request.shuffle, .seed = request.seed});
   }
   if (kind == "walks") {
-    only(3);
+    only(4);
     return make_walk_packs(std::move(set), {.roots = number(1, 1),
                                             .length = number(2, 0),
+                                            .counted = words.size() > 3 ? number(3, 1) : 0,
                                             .budget = request.budget,
                                             .epochs = request.epochs,
                                             .oversize = request.oversize,

@@ -26,6 +26,7 @@ struct PackRequest {
 ///     neighbors:512:10,10   neighbours of 512 nodes, 10 of each in two hops
 ///     clusters:4            4 clusters of node.part
 ///     walks:1000:2          1000 random walks of 2 steps
+///     walks:1000:2:200      the same, with counts of the first 200 packs for GraphSAINT's correction
 ///     cut                   one cluster of node.part with all edges that end in it, of a graph that is cut
 ///     (graph_cut.h)
 ///

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,6 +26,27 @@ struct PackContents {
   int64_t trimmed = 0;                  ///< edges that the budget left out
 };
 
+/// How many of the first `packs` packs each node and each edge of the graph is in. Estimates of the chance that a pack
+/// has them (Zeng et al., arXiv 1907.04931, section 3.2): C_v / packs of node v, C_e / packs of edge e.
+struct SampleCounts {
+  int64_t packs = 0;
+  std::vector<int32_t> nodes{}, edges{};
+
+  /// 1 over the chance of a node: the loss of a pack is the sum of its nodes' losses times this, over all nodes that
+  /// there are, and its mean over packs is the loss of the graph (equation 2). A node in none of the packs counts as
+  /// one in a single pack, an edge likewise.
+  double of_node(int64_t node) const {
+    return static_cast<double>(packs) / std::max(1, nodes[static_cast<size_t>(node)]);
+  }
+  /// 1 over the chance of an edge in packs that have its target: a node's sum over its edges in a pack, each times
+  /// this, has the sum over all of its edges as mean (equation 3).
+  double of_edge(int64_t edge, int64_t target) const {
+    return static_cast<double>(std::max(1, nodes[static_cast<size_t>(target)])) /
+           std::max(1, edges[static_cast<size_t>(edge)]);
+  }
+  int64_t host_bytes() const { return (std::ssize(nodes) + std::ssize(edges)) * 4; }
+};
+
 struct GraphCut;
 
 /// How batches are put together: an endless sequence of packs. Pack i is a pure function of the options and i. All
@@ -43,6 +65,10 @@ class Packs {
   virtual std::string identity() const = 0;
   /// Of packs that are the clusters of one graph, with all of its edges (graph_cut.h); null for others.
   virtual std::shared_ptr<const GraphCut> cut() const { return nullptr; }
+  /// Of random walks with a correction; null for others.
+  virtual std::shared_ptr<const SampleCounts> counts() const { return nullptr; }
+  /// Memory of their tables, beside the set's.
+  virtual int64_t host_bytes() const = 0;
   /// Graphs that are in no pack, because they do not fit.
   virtual int64_t skipped() const { return 0; }
 };
@@ -101,13 +127,14 @@ std::shared_ptr<const Packs> make_cluster_packs(std::shared_ptr<const GraphSet> 
 struct WalkPackOptions {
   int64_t roots = 1000, length = 2;  ///< random walks of a pack, and steps of a walk
   int64_t packs = 0;                 ///< of an epoch; 0: nodes over roots
+  int64_t counted = 0;               ///< packs that SampleCounts are made of; 0: there is no correction
   GraphBudget budget{};              ///< 0: nodes that the walks can visit at most, and the edges of the fullest pack
   int64_t epochs = 0;
   Oversize oversize = Oversize::kRefuse;
   uint64_t seed = 0;
 };
 /// The subgraph of the nodes that random walks against the edges visit (GraphSAINT's sampler, Zeng et al., arXiv
-/// 1907.04931), without its correction of the loss.
+/// 1907.04931). `counted` packs are sampled at once for its correction of sums and losses.
 std::shared_ptr<const Packs> make_walk_packs(std::shared_ptr<const GraphSet> set, WalkPackOptions options);
 
 /// What a plan says of packs: their room, what of it is used, and which pack and graph set it.

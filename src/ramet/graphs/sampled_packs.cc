@@ -28,6 +28,7 @@ class OneGraph {
   int64_t edges() const { return set_->edge_ptr(0)[1]; }
   int64_t first(int64_t node) const { return in_[static_cast<size_t>(node)]; }
   int64_t last(int64_t node) const { return in_[static_cast<size_t>(node) + 1]; }
+  int64_t host_bytes() const { return std::ssize(in_) * 8; }
   int32_t source(int64_t edge) const { return set_->sources(0)[static_cast<size_t>(edge)]; }
   const GraphSet& set() const { return *set_; }
 
@@ -83,6 +84,7 @@ class NeighborPacks final : public Packs {
       throw Error({.what = "sampling needs seeds, and a fan-out of 1 or more (or -1) for each hop"});
     if (options_.nodes.empty())
       for (int64_t node = 0; node < graph_.nodes(); ++node) options_.nodes.push_back(node);
+    options_.nodes.shrink_to_fit();
     for (const int64_t node : options_.nodes)
       if (node < 0 || node >= graph_.nodes())
         throw Error({.what = "there is no node of that number",
@@ -97,6 +99,7 @@ class NeighborPacks final : public Packs {
   int64_t epoch_of(int64_t index) const override { return index / packs_; }
   int64_t epoch_packs(int64_t) const override { return packs_; }
   GraphBudget budget() const override { return budget_; }
+  int64_t host_bytes() const override { return graph_.host_bytes() + std::ssize(options_.nodes) * 8; }
 
   PackContents contents(int64_t index) const override { return sample(index, budget_); }
   GraphBudget sizes(int64_t index) const override {
@@ -215,6 +218,7 @@ class ClusterPacks final : public Packs {
       if (clusters_.size() <= at) clusters_.resize(at + 1);
       clusters_[at].push_back(node);
     }
+    for (std::vector<int64_t>& cluster : clusters_) cluster.shrink_to_fit();
     if (options_.per_pack < 1 || options_.per_pack > std::ssize(clusters_))
       throw Error({.what = "a batch cannot have so many clusters",
                    .found = std::to_string(options_.per_pack),
@@ -243,6 +247,10 @@ class ClusterPacks final : public Packs {
   int64_t epoch_of(int64_t index) const override { return index / packs_; }
   int64_t epoch_packs(int64_t) const override { return packs_; }
   GraphBudget budget() const override { return budget_; }
+  int64_t host_bytes() const override {
+    return graph_.host_bytes() + graph_.nodes() * 8 +
+           std::ssize(clusters_) * static_cast<int64_t>(sizeof(clusters_[0]));
+  }
 
   PackContents contents(int64_t index) const override {
     const auto count = std::ssize(clusters_);
@@ -274,22 +282,20 @@ class WalkPacks final : public Packs {
  public:
   WalkPacks(std::shared_ptr<const GraphSet> set, WalkPackOptions options)
       : graph_(std::move(set)), options_(std::move(options)) {
-    if (options_.roots < 1 || options_.length < 0)
-      throw Error({.what = "random walks need a root, and no fewer than 0 steps"});
+    if (options_.roots < 1 || options_.length < 0 || options_.counted < 0)
+      throw Error({.what = "random walks need a root, and no fewer than 0 steps and counted packs"});
     packs_ = options_.packs > 0 ? options_.packs : std::max<int64_t>(1, graph_.nodes() / options_.roots);
     budget_ = {1, options_.budget.nodes, options_.budget.edges};
-    if (budget_.nodes > 0 && budget_.edges > 0) return;
-    const GraphBudget most = maxima(*this, std::max<int64_t>(1, options_.epochs));
-    if (budget_.nodes == 0)
-      budget_.nodes =
-          options_.epochs > 0 ? most.nodes : std::min(graph_.nodes(), options_.roots * (options_.length + 1));
-    if (budget_.edges == 0)
-      budget_.edges = options_.epochs > 0 ? most.edges : std::min(graph_.edges(), most.edges + most.edges / 10 + 1);
+    find_budget();
+    if (options_.counted > 0) count();
   }
+
+  std::shared_ptr<const SampleCounts> counts() const override { return counts_; }
 
   int64_t epoch_of(int64_t index) const override { return index / packs_; }
   int64_t epoch_packs(int64_t) const override { return packs_; }
   GraphBudget budget() const override { return budget_; }
+  int64_t host_bytes() const override { return graph_.host_bytes() + (counts_ ? counts_->host_bytes() : 0); }
 
   PackContents contents(int64_t index) const override {
     const RandomStream random(options_.seed, RandomPurpose::kSampling, static_cast<uint64_t>(index),
@@ -324,13 +330,39 @@ class WalkPacks final : public Packs {
 
   std::string identity() const override {
     return "walks " + std::to_string(options_.roots) + " " + std::to_string(options_.length) + " " +
-           std::to_string(packs_) + " " + budget_text(budget_) + " " + std::to_string(options_.seed);
+           std::to_string(packs_) + " " + budget_text(budget_) + " " + std::to_string(options_.seed) +
+           (options_.counted > 0 ? " counted " + std::to_string(options_.counted) : "");
   }
 
  private:
+  void find_budget() {
+    if (budget_.nodes > 0 && budget_.edges > 0) return;
+    // Counted packs are packs of the run; they must have room where the run is shorter, too.
+    const int64_t counted = (options_.counted + packs_ - 1) / packs_;
+    const GraphBudget most = maxima(*this, std::max({int64_t{1}, options_.epochs, counted}));
+    if (budget_.nodes == 0)
+      budget_.nodes =
+          options_.epochs > 0 ? most.nodes : std::min(graph_.nodes(), options_.roots * (options_.length + 1));
+    if (budget_.edges == 0)
+      budget_.edges = options_.epochs > 0 ? most.edges : std::min(graph_.edges(), most.edges + most.edges / 10 + 1);
+  }
+  void count() {
+    auto counts = std::make_shared<SampleCounts>();
+    counts->packs = options_.counted;
+    counts->nodes.assign(static_cast<size_t>(graph_.nodes()), 0);
+    counts->edges.assign(static_cast<size_t>(graph_.edges()), 0);
+    for (int64_t index = 0; index < options_.counted; ++index) {
+      const PackContents pack = contents(index);
+      for (const int64_t node : pack.nodes) ++counts->nodes[static_cast<size_t>(node)];
+      for (const int64_t edge : pack.edges) ++counts->edges[static_cast<size_t>(edge)];
+    }
+    counts_ = std::move(counts);
+  }
+
   OneGraph graph_;
   WalkPackOptions options_;
   int64_t packs_ = 0;
+  std::shared_ptr<const SampleCounts> counts_;
   GraphBudget budget_{};
 };
 

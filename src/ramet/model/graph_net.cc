@@ -116,6 +116,11 @@ void check_task(const GraphFamilyInfo& info, const GraphTask& task) {
     if (feature.sparse && (!info.sparse_features || task.features.size() > 1))
       fail(info.sparse_features ? "sparse features must be the only ones" : info.kind + " reads no sparse features",
            feature.key);
+  if (task.corrected && !info.correctable)
+    fail("samples are corrected where nodes sum neighbours with weights, or take their mean", info.kind,
+         "Use gcn or sage, or leave the counted packs out of the batch");
+  if (task.corrected && (task.per_graph || !task.tasks.empty()))
+    fail("samples are corrected for one label of nodes", task.per_graph ? "a label of graphs" : "several tasks");
   if (!info.positions && !task.positions.empty())
     fail(info.kind + " reads no positions of nodes", task.positions[0].key, "Name the field in data.graphs.features");
   for (const GraphFeature& field : task.positions)
@@ -202,8 +207,8 @@ void check(const GraphNetConfig& config, const GraphTask& task) {
 
 const std::vector<GraphFamilyInfo>& graph_families() {
   static const std::vector<GraphFamilyInfo> all = {
-      {.family = GraphFamily::kGcn, .kind = "gcn", .edge_weights = true, .sparse_features = true},
-      {.family = GraphFamily::kSage, .kind = "sage", .sparse_features = true},
+      {.family = GraphFamily::kGcn, .kind = "gcn", .edge_weights = true, .sparse_features = true, .correctable = true},
+      {.family = GraphFamily::kSage, .kind = "sage", .sparse_features = true, .correctable = true},
       {.family = GraphFamily::kGat, .kind = "gat", .sparse_features = true},
       {.family = GraphFamily::kGatV2, .kind = "gatv2", .sparse_features = true},
       {.family = GraphFamily::kGin, .kind = "gin", .shares_nodes = false},
@@ -244,13 +249,13 @@ void add_target(Model& model, const GraphTask& task, const GraphTarget& target, 
   const int64_t rows = target.per == Per::kGraph  ? task.room.graphs
                        : target.per == Per::kNode ? task.room.nodes
                                                   : task.room.edges;
-  const int64_t items = task.micro_batch * rows;
+  const int64_t items = task.corrected ? task.micro_batch : task.micro_batch * rows;
   model.metrics.push_back(mean_metric(loss, count));
   model.limit_items(loss, target.loss == "classes" ? items : items * target.answers());
   if (target.loss == "classes") {
     limit_input(model, target.name.empty() ? "labels" : "labels." + target.name, -1,
                 static_cast<double>(target.classes - 1));
-    model.metrics.push_back(share_metric(named("accuracy"), named("correct"), count));
+    model.metrics.push_back(share_metric(named("accuracy"), named("correct"), task.corrected ? "labelled" : count));
   } else if (target.loss == "binary") {
     model.metrics.push_back(share_metric(named("accuracy"), named("correct"), count));
   } else {

@@ -37,6 +37,7 @@ struct GraphFamilyInfo {
   bool degrees = false;          ///< GraphTask::average_log_degree
   bool shares_nodes = true;      ///< whether several tasks may read the nodes of its last layer
   bool sparse_features = false;  ///< whether its first layer takes sparse features
+  bool correctable = false;      ///< whether its sums over edges are weighted ones, or means
 };
 const std::vector<GraphFamilyInfo>& graph_families();
 const GraphFamilyInfo& info_of(GraphFamily family);
@@ -104,7 +105,10 @@ struct GraphTask {
   std::vector<GraphFeature> edge_features{};
   std::vector<GraphFeature> positions{};  ///< floats that say where a node is in its graph; empty: none
   bool edge_weights = false;              ///< edge.weight is there
-  bool per_graph = false;                 ///< an answer for each graph instead of each node
+  /// Batches are samples of one graph, whose weights of edges and of labels correct what the samples leave out (Zeng et
+  /// al., arXiv 1907.04931): "edge.weight", of a mean over neighbours too, and "label_weight".
+  bool corrected = false;
+  bool per_graph = false;  ///< an answer for each graph instead of each node
   int64_t classes = 2;
   /// Of targets that are numbers, instead of classes: their mean and deviation. A network predicts
   /// (target - mean) / deviation. Tasks of yes or no have targets of 1 or 0, the mean 0 and the deviation 1.
@@ -126,7 +130,8 @@ struct GraphTask {
 /// or no: loss (the mean cross-entropy of the known targets), correct, count. The program "predict" reads no labels. It
 /// gives nodes or graphs [B, items]: classes i32, logits and probabilities f32 [B, items, classes], or values f32
 /// [B, items, targets], or logits and probabilities of yes f32 [B, items, targets]. With several tasks, the outputs
-/// of task T are "T.loss", "T.count" and so on, and the loss is the sum of the tasks' losses, each times its weight.
+/// of task T are "T.loss", "T.count" and so on, and the loss is the sum of the tasks' losses, each times its weight. Of
+/// corrected samples the loss is the mean of its packs' weighted sums, count the packs, and labelled the labels.
 /// Weights have PyTorch Geometric's names. Throws Error when sizes contradict each other.
 Model build_graph_net(const GraphNetConfig& config, const GraphTask& task);
 

@@ -159,7 +159,10 @@ Tensor GraphNetBuilder::degrees() {
   return reshape(cast(difference(pointers(), 1), DType::kF32), {task_.micro_batch, task_.room.nodes, 1});
 }
 Tensor GraphNetBuilder::inverse_degree() { return divide(number(1), maximum(degrees(), number(1))); }
-Tensor GraphNetBuilder::neighbor_mean(Tensor x) { return multiply(sum_of_neighbors(x), inverse_degree()); }
+Tensor GraphNetBuilder::neighbor_mean(Tensor x) {
+  if (task_.corrected) return sum_of_neighbors(x, edge_weights());
+  return multiply(sum_of_neighbors(x), inverse_degree());
+}
 
 Tensor GraphNetBuilder::of_graphs(Tensor x) {
   if (config_.readout == "mean") return segment_mean(x, graph_ptr());

@@ -105,6 +105,16 @@ void GraphNetBuilder::give_loss_output(const GraphTarget& target, Tensor loss) {
 Tensor GraphNetBuilder::class_loss(const GraphTarget& target, Tensor logits) {
   const Tensor labels = input(input_of(target, "labels"), DType::kI32, {rows_of(target)});
   const CrossEntropy found = cross_entropy(logits, reshape(labels, {-1}));
+  if (task_.corrected) {
+    const Tensor weight = reshape(input("label_weight", DType::kF32, {rows_of(target)}), {-1});
+    const Tensor each = cross_entropy_loss(logits, reshape(labels, {-1}), {.reduction = LossReduction::kNone});
+    const Tensor mean = scale(reduce_sum(multiply(each, weight)), 1 / static_cast<double>(task_.micro_batch));
+    give_loss_output(target, mean);
+    build_.output("correct", found.correct);
+    build_.output("labelled", found.count);
+    build_.output("count", full(build_, DType::kF32, {}, static_cast<double>(task_.micro_batch)));
+    return mean;
+  }
   const Tensor loss = target.weight == 1 ? found.loss : scale(found.loss, target.weight);
   give_loss_output(target, loss);
   build_.output(name_in(target, "correct"), found.correct);

@@ -210,6 +210,7 @@ class GraphOpener {
     opened_.task.edge_weights = info_.edge_weights && set.has("edge.weight");
     if (info_.degrees) opened_.task.average_log_degree = average_log_degree(set, graphs_trained_on());
     const auto train = for_key(recipe_, "data.graphs.batch", [&] { return packs(true); });
+    opened_.task.corrected = train->counts() != nullptr;
     const auto held_out =
         data_.split.empty() ? nullptr : for_key(recipe_, "data.graphs.batch", [&] { return packs(false); });
     graphs::GraphBudget room = train->budget();
@@ -363,7 +364,10 @@ class GraphOpener {
     for (const std::string* const keys : {&data_.edge_features, &data_.positions})
       for (const std::string& key : list_of(*keys)) options.fields.push_back(key);
     if (info_.pairs) options.pairs = "edge.distance";
-    if (opened_.task.edge_weights) options.fields.emplace_back("edge.weight");
+    if (opened_.task.corrected)
+      options.means = !opened_.task.edge_weights;
+    else if (opened_.task.edge_weights)
+      options.fields.emplace_back("edge.weight");
     if (!data_.split.empty() && !split_members()) options.split = data_.split, options.part = part(training);
     return for_key(recipe_, "data.graphs.label", [&] {
       return std::make_shared<const GraphSource>(opened_.set, std::move(packs), std::move(options));
