@@ -61,6 +61,7 @@ EventGraph::EventGraph(std::shared_ptr<const GraphSet> set, const std::string& s
       messages_.insert(messages_.end(), values.begin() + edge * message_width_,
                        values.begin() + (edge + 1) * message_width_);
   }
+  sources_.shrink_to_fit(), targets_.shrink_to_fit(), times_.shrink_to_fit(), messages_.shrink_to_fit();
   read_parts();
   index();
 }
@@ -122,6 +123,7 @@ void EventGraph::index() {
     known_.insert(known_.end(), of_node.begin(), of_node.end());
     known_ptr_.push_back(std::ssize(known_));
   }
+  known_.shrink_to_fit(), known_ptr_.shrink_to_fit(), destinations_.shrink_to_fit();
 }
 
 bool EventGraph::has_part(const std::string& name) const {
@@ -160,9 +162,10 @@ bool EventGraph::met(int32_t source, int32_t target, int64_t event) const {
 }
 
 int64_t EventGraph::host_bytes() const {
-  constexpr size_t kPair = 48;  // of a hash map, with what it keeps around an entry
+  constexpr size_t kPair = 32, kBucket = 8;  // of a hash map: an entry with what malloc keeps around it
   return set_->host_bytes() + std::ssize(messages_) * 4 + std::ssize(contacts_) * 8 + std::ssize(known_) * 4 +
-         static_cast<int64_t>(first_.size() * kPair) + events() * 24 + nodes() * 16;
+         static_cast<int64_t>(first_.size() * kPair + first_.bucket_count() * kBucket) + events() * 24 + nodes() * 16 +
+         std::ssize(destinations_) * 4;
 }
 
 }  // namespace ramet::graphs

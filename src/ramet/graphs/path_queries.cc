@@ -47,6 +47,7 @@ FactGraph::FactGraph(std::span<const Triple> facts, int64_t entities, int64_t re
     source_.push_back(edge.head), relation_.push_back(edge.relation);
     ++ptr_[static_cast<size_t>(edge.tail) + 1];
   }
+  source_.shrink_to_fit(), relation_.shrink_to_fit();
   for (size_t i = 1; i < ptr_.size(); ++i) ptr_[i] += ptr_[i - 1];
 }
 
@@ -108,8 +109,7 @@ Hash PathQuerySource::identity() const {
 }
 
 int64_t PathQuerySource::host_bytes() const {
-  return graph_->host_bytes() + std::ssize(triples_) * static_cast<int64_t>(sizeof(Triple)) +
-         graph_->edges() * static_cast<int64_t>(sizeof(uint64_t) + sizeof(int64_t) + sizeof(int32_t));
+  return graph_->host_bytes() + std::ssize(triples_) * static_cast<int64_t>(sizeof(Triple)) + known_.host_bytes();
 }
 
 Signature PathQuerySource::signature(int64_t count) const {

@@ -38,7 +38,8 @@ ShardedTripleSource::ShardedTripleSource(std::span<const Triple> triples, std::s
   if (options_.reciprocal) options_.heads = false;
   for (const Triple& triple : with_reciprocal(triples, options_))
     pairs_[static_cast<size_t>(triple.head / shards_.room() * n + triple.tail / shards_.room())].push_back(triple);
-  for (const auto& pair : pairs_) {
+  for (auto& pair : pairs_) {
+    pair.shrink_to_fit();
     triples_ += std::ssize(pair);
     steps_ = std::max(steps_, (std::ssize(pair) + pair_places() - 1) / pair_places());
   }
@@ -57,7 +58,8 @@ std::string ShardedTripleSource::text_of(int64_t index) const {
 }
 
 int64_t ShardedTripleSource::host_bytes() const {
-  return triples_ * static_cast<int64_t>(sizeof(Triple) + 2 * (sizeof(uint64_t) + 3 * sizeof(int32_t)));
+  return triples_ * static_cast<int64_t>(sizeof(Triple)) +
+         std::ssize(pairs_) * static_cast<int64_t>(sizeof(pairs_[0])) + tails_.host_bytes() + heads_.host_bytes();
 }
 
 Signature ShardedTripleSource::signature(int64_t count) const {

@@ -158,6 +158,7 @@ KnownAnswers::KnownAnswers(std::span<const Triple> triples, TripleEnd answer) {
     most_ = std::max(most_, std::ssize(answers_) - ptr_.back());
   }
   ptr_.push_back(std::ssize(answers_));
+  questions_.shrink_to_fit(), ptr_.shrink_to_fit(), answers_.shrink_to_fit();
 }
 
 std::span<const int32_t> KnownAnswers::of(int32_t entity, int32_t relation) const {
@@ -206,8 +207,7 @@ Hash TripleSource::identity() const {
 }
 
 int64_t TripleSource::host_bytes() const {
-  // The triples, and the lists of known answers.
-  return std::ssize(triples_) * static_cast<int64_t>(sizeof(Triple) + 2 * (sizeof(uint64_t) + 3 * sizeof(int32_t)));
+  return std::ssize(triples_) * static_cast<int64_t>(sizeof(Triple)) + tails_.host_bytes() + heads_.host_bytes();
 }
 
 Signature TripleSource::signature(int64_t count) const {

@@ -69,6 +69,7 @@ class KnownAnswers {
   KnownAnswers(std::span<const Triple> triples, TripleEnd answer);
   /// Ascending, without duplicates; none for a question that no triple answers.
   std::span<const int32_t> of(int32_t entity, int32_t relation) const;
+  int64_t host_bytes() const { return (std::ssize(questions_) + std::ssize(ptr_)) * 8 + std::ssize(answers_) * 4; }
   /// The most answers of one question.
   int64_t most() const { return most_; }
 
