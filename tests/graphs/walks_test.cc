@@ -8,8 +8,11 @@
 #include <map>
 #include <set>
 
+#include "ramet/base/rng.h"
 #include "ramet/graphs/read.h"
+#include "ramet/graphs/transform.h"
 #include "ramet/model/node2vec.h"
+#include "ramet/recipe/link_evaluator.h"
 #include "support/errors.h"
 #include "support/temporary.h"
 #include "support/trained_recipe.h"
@@ -134,6 +137,12 @@ class Node2Vec : public testing::Test {
          "train.lanes=2", "train.steps=20", "train.clip_norm=0", "train.schedule.learning_rate=0.05"},
         more);
   }
+  static Numbers train_steps_of(const Recipe& recipe) {
+    Training training = make_training(prepare(recipe), {.threads = 1});
+    training.initialize();
+    losses(training, 60);
+    return training.evaluate();
+  }
   static std::vector<double> losses(Training& training, int steps) {
     std::vector<double> losses;
     for (int i = 0; i < steps; ++i) losses.push_back(number_of(training.step(), "loss"));
@@ -161,6 +170,93 @@ TEST_F(Node2Vec, LearnsWithTheSameBitsOnEveryLayout) {
     losses(rest, 20);
     EXPECT_EQ(rest.weights_hash(), hash);
   }
+}
+
+TEST(SplitLinks, KeepTheRestConnectedAndLinksWhole) {
+  GraphTables tables = small_graph().tables();
+  std::erase_if(tables.fields, [](const graphs::FieldTable& each) { return each.field.name == "split"; });
+  const GraphTables plain = tables;
+  graphs::apply_transform(tables, "split-links=67:12:21:3", "edge");
+  const GraphSet set(tables, "split");
+  const size_t at = set.field("edge.split");
+  std::map<std::pair<int, int>, std::set<double>> parts;
+  std::map<double, int> links;
+  std::vector<int> group{0, 1, 2, 3, 4, 5, 6};
+  for (size_t e = 0; e < set.sources(0).size(); ++e) {
+    const int a = set.sources(0)[e], b = set.targets(0)[e];
+    const double part = field_number(set.fields()[at], set.bytes(at), static_cast<int64_t>(e));
+    parts[{std::min(a, b), std::max(a, b)}].insert(part);
+    if (part != 0) continue;
+    const int from = group[static_cast<size_t>(a)], to = group[static_cast<size_t>(b)];
+    for (int& each : group) each = each == from ? to : each;
+  }
+  EXPECT_EQ(std::set<int>(group.begin(), group.end()).size(), 1u);
+  for (const auto& [link, of] : parts) {
+    EXPECT_EQ(of.size(), 1u) << "both directions are in one part";
+    ++links[*of.begin()];
+  }
+  // Of nine links six join the seven nodes.
+  GraphTables more = plain;
+  EXPECT_THAT(
+      error_of([&] { graphs::apply_transform(more, "split-links=50:25:25:3", "edge"); }),
+      HasSubstr("so many links cannot be held out without taking the graph apart; found 5 of 9 links; expected at "
+                "most 3"));
+  EXPECT_EQ(links, (std::map<double, int>{{0, 6}, {1, 1}, {2, 2}}));
+}
+
+TEST(LinkScores, DrawnPairsAreNoLinksAndEvenlySpread) {
+  const GraphSet set = small_graph();
+  std::map<std::pair<int, int>, int> seen;
+  std::set<std::pair<int, int>> edges;
+  for (size_t e = 0; e < set.sources(0).size(); ++e) edges.insert({set.sources(0)[e], set.targets(0)[e]});
+  constexpr int kDraws = 24000;  // of 7 x 6 - 18 pairs
+  for (const auto& [a, b] : recipe::drawn_no_links(set, kDraws, 3, 0)) {
+    EXPECT_NE(a, b);
+    EXPECT_FALSE(edges.contains({a, b}) || edges.contains({b, a}));
+    ++seen[{a, b}];
+  }
+  EXPECT_EQ(seen.size(), 24u);
+  for (const auto& [pair, count] : seen) EXPECT_NEAR(count, 1000, 5 * std::sqrt(1000.0));
+  EXPECT_THAT(error_of([] { recipe::drawn_no_links(graph_of({{0, 1}}), 1, 3, 0); }), HasSubstr("join all pairs"));
+}
+
+TEST(LinkScores, ARegressionLearnsWhichProductsCount) {
+  // Nodes of one kind are linked; the second feature is noise of a greater size.
+  std::vector<float> rows;
+  const RandomStream random(4, RandomPurpose::kTest, 0, 0);
+  for (uint64_t i = 0; i < 60; ++i) {
+    rows.push_back(i % 2 == 0 ? 0.5f : -0.5f);
+    rows.push_back(static_cast<float>(3 * random.normal(i)));
+  }
+  std::vector<recipe::Link> right, wrong;
+  for (int32_t i = 0; i + 3 < 60; ++i) right.emplace_back(i, i + 2), wrong.emplace_back(i, i + 3);
+  EXPECT_GT(recipe::roc_auc(recipe::learned_link_scores(rows, 2, right, wrong, right, wrong)), 0.95);
+  EXPECT_LT(recipe::roc_auc(recipe::product_link_scores(rows, 2, right, wrong)), 0.9);
+}
+
+TEST_F(Node2Vec, PredictsHeldOutLinks) {
+  GraphTables tables = GraphSet::open(folder_ / "cliques.safetensors").tables();
+  std::erase_if(tables.fields, [](const graphs::FieldTable& each) { return each.field.name == "split"; });
+  graphs::apply_transform(tables, "split-links=60:20:20:3", "edge");
+  GraphSet(std::move(tables), "links").save(folder_ / "links.safetensors");
+  const auto with_links = [&](const std::string& layout) {
+    Recipe own = recipe({"data.walks.set=" + (folder_ / "links.safetensors").string()});
+    if (!layout.empty()) set_layout(own, layout);
+    return train_steps_of(own);
+  };
+  const Numbers found = with_links("");
+  EXPECT_EQ(found[0].first, "roc_auc");
+  EXPECT_GT(number_of(found, "roc_auc"), 0.9);  // links are within cliques
+  EXPECT_GT(number_of(found, "test_roc_auc"), 0.9);
+  EXPECT_GT(number_of(found, "test_product_roc_auc"), 0.8);
+  EXPECT_EQ(with_links("r=2"), found);
+  // Walks never use a link that is held out.
+  const GraphSet set = GraphSet::open(folder_ / "links.safetensors");
+  const WalkGraph walked(set);
+  const size_t at = set.field("edge.split");
+  for (size_t e = 0; e < set.sources(0).size(); ++e)
+    EXPECT_EQ(walked.has_edge(set.sources(0)[e], set.targets(0)[e]),
+              field_number(set.fields()[at], set.bytes(at), static_cast<int64_t>(e)) == 0);
 }
 
 TEST_F(Node2Vec, BadRecipesAreNamed) {

@@ -419,6 +419,8 @@ const std::vector<TransformEntry>& transform_table() {
        "field 'split' of graphs (of one graph's nodes): so many drawn at random"},
       {"split-by", "FIELD:TRAIN:VALIDATION:TEST[:SEED]",
        "field 'split' of graphs, in shares; graphs of one category of the field stay together"},
+      {"split-links", "TRAIN:VALIDATION:TEST:SEED",
+       "field 'split' of edges, in shares at random; what is left to train on stays connected"},
       {"split-by-time", "TRAIN:VALIDATION:TEST", "field 'split' of edges, in shares in order of time"}};
   return table;
 }
@@ -470,6 +472,10 @@ void apply_transform(GraphTables& tables, const std::string& text, const std::st
     draw_split(tables, counts[0], counts[1], counts[2], static_cast<uint64_t>(counts[3]));
   }
   if (name == "split-by-time") split_by_time(tables, edges, numbers());
+  if (name == "split-links") {
+    const std::vector<int64_t> shares = numbers();
+    split_links(tables, edges, shares, static_cast<uint64_t>(shares[3]));
+  }
   if (name == "split-by") {
     const size_t colon = std::min(argument.find(':'), argument.size());
     const std::string field = argument.substr(0, colon), rest = argument.substr(std::min(colon + 1, argument.size()));

@@ -85,6 +85,12 @@ void split_by(GraphTables& tables, const std::string& field, const std::vector<i
 /// likewise, so edges of one time stay together. Throws Error for edges without a time.
 void split_by_time(GraphTables& tables, const std::string& edges, const std::vector<int64_t>& shares);
 
+/// Sets the field "split" of edges in shares of `train` : `validation` : `test`. Two nodes and all edges between them
+/// are a link, which is in one part whole. Links are taken in an order drawn from `seed`; one that joins two parts of
+/// the graph that were apart so far is one to train on, as loops are, so the links to train on join whatever all links
+/// join (Grover and Leskovec, arXiv 1607.00653, section 4.4). Throws Error where the others are too few.
+void split_links(GraphTables& tables, const std::string& edges, const std::vector<int64_t>& shares, uint64_t seed);
+
 /// Whether this build has METIS.
 bool has_metis();
 /// The parts of a graph in METIS's form: neighbours of node i are `neighbours[ptr[i]]`.. without loops and duplicates,

@@ -14,6 +14,15 @@ namespace {
 // Streams of a walk's place in the sequence: its steps, and its negatives.
 constexpr uint64_t kSteps = 0, kNegatives = 1;
 
+/// Whether an edge is in the part to train on, where the set has parts of edges.
+bool is_walked(const GraphSet& set, size_t edge) {
+  if (!set.has("edge.split")) return true;
+  const size_t at = set.field("edge.split");
+  const Field& field = set.fields()[at];
+  const auto part = static_cast<size_t>(field_number(field, set.bytes(at), static_cast<int64_t>(edge)));
+  return part < field.values.size() && field.values[part] == "train";
+}
+
 }  // namespace
 
 WalkGraph::WalkGraph(const GraphSet& set) {
@@ -22,7 +31,12 @@ WalkGraph::WalkGraph(const GraphSet& set) {
                  .where = set.source(),
                  .found = std::to_string(set.graphs()) + " graphs"});
   ptr_.assign(static_cast<size_t>(set.node_ptr(0)[1]) + 1, 0);
-  const std::span<const int32_t> sources = set.sources(0), targets = set.targets(0);
+  std::vector<int32_t> sources, targets;
+  for (size_t e = 0; e < set.sources(0).size(); ++e) {
+    if (!is_walked(set, e)) continue;
+    sources.push_back(set.sources(0)[e]), targets.push_back(set.targets(0)[e]);
+  }
+  if (sources.empty()) throw Error({.what = "there is no edge to train on", .where = set.source() + ": edge.split"});
   for (const int32_t source : sources) ++ptr_[static_cast<size_t>(source) + 1];
   for (size_t i = 1; i < ptr_.size(); ++i) ptr_[i] += ptr_[i - 1];
   std::vector<int64_t> at(ptr_.begin(), ptr_.end() - 1);

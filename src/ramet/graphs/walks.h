@@ -13,7 +13,8 @@ namespace ramet::graphs {
 /// One graph's edges by the node that they come from, for walks along them.
 class WalkGraph {
  public:
-  /// Throws Error for a set of several graphs or types, and for one without edges.
+  /// Of a set with the field "edge.split", the edges of its part "train" alone. Throws Error for a set of several
+  /// graphs or types, and for one without edges.
   explicit WalkGraph(const GraphSet& set);
 
   int64_t nodes() const { return std::ssize(ptr_) - 1; }

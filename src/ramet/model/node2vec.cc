@@ -10,6 +10,11 @@
 namespace ramet::model {
 namespace {
 
+Tensor table_of(ModelBuilder& model, int64_t width, const WalkTask& task) {
+  return model.matrix("embedding.weight", {task.nodes, width}, {kNoAxis, kNoAxis},
+                      1 / std::sqrt(static_cast<double>(width)));
+}
+
 void write_loss(int64_t width, const WalkTask& task, Graph& graph, std::vector<StateTensor>* weights) {
   ModelBuilder model(graph, weights, 0, false, task.seed);
   GraphBuilder& build = model.build();
@@ -18,8 +23,7 @@ void write_loss(int64_t width, const WalkTask& task, Graph& graph, std::vector<S
                        std::vector<std::string>{"batch", "", ""});
   };
   const Tensor walks = input("walks", task.length), negatives = input("negatives", task.negatives);
-  const Tensor table = model.matrix("embedding.weight", {task.nodes, width}, {kNoAxis, kNoAxis},
-                                    1 / std::sqrt(static_cast<double>(width)));
+  const Tensor table = table_of(model, width, task);
   // One gather, so that one sum is the table's gradient.
   const Tensor rows = gather(table, concat({walks, negatives}, 2));
   const auto part = [&](int64_t first, int64_t count) { return slice_axis(rows, 2, first, first + count); };
@@ -36,6 +40,13 @@ void write_loss(int64_t width, const WalkTask& task, Graph& graph, std::vector<S
   build.output("count", full(build, DType::kF32, {}, static_cast<double>(task.micro_batch * task.group)));
 }
 
+void write_rows(int64_t width, const WalkTask& task, Graph& graph) {
+  ModelBuilder model(graph, nullptr, 0, false, task.seed);
+  const Tensor nodes =
+      model.build().input("nodes", DType::kI32, {task.micro_batch, task.group}, std::vector<std::string>{"batch", ""});
+  model.build().output("rows", gather(table_of(model, width, task), nodes));
+}
+
 }  // namespace
 
 Model build_node2vec(int64_t width, const WalkTask& task) {
@@ -50,6 +61,8 @@ Model build_node2vec(int64_t width, const WalkTask& task) {
   model.name = "node2vec";
   write_loss(width, task, model.forward, &model.weights);
   write_loss(width, task, model.evaluate, nullptr);
+  model.programs.push_back({.name = "rows", .graph = Graph("rows")});
+  write_rows(width, task, model.programs.back().graph);
   for (const GraphInput& input : model.forward.inputs()) {
     if (input.role != InputRole::kData) continue;
     const Value& value = model.forward.value(input.value);

@@ -18,7 +18,8 @@ struct WalkTask {
 /// Embeddings of nodes by walks, as node2vec and DeepWalk have them (arXiv 1607.00653, 1403.6652): the first node of
 /// each window of a walk has high products with the others of the window, and low ones with the walk's negatives
 /// (Mikolov et al., arXiv 1310.4546). Outputs: loss, the mean of both parts' cross-entropies added, and count. Weight:
-/// "embedding.weight" [nodes, width]. Throws Error when sizes contradict each other.
+/// "embedding.weight" [nodes, width]. The program on request "rows" gives for nodes i32 [B, group] their rows f32 [B,
+/// group, width]. Throws Error when sizes contradict each other.
 Model build_node2vec(int64_t width, const WalkTask& task);
 
 }  // namespace ramet::model

@@ -15,7 +15,9 @@ std::vector<RecipeKey> walk_keys() {
        .quiet = true},
       {.name = "data.walks.set",
        .after = "data.triples.known",
-       .doc = "graph set of one graph, along whose edges walks go",
+       .doc =
+           "graph set of one graph, along whose edges walks go; where it has edge.split, along those to train on, and "
+           "evaluations predict the links of validation and test",
        .field = RAMET_FIELD(data.walks.set),
        .kind = Kind::kPath,
        .decides = false},

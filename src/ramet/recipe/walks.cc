@@ -7,6 +7,7 @@
 #include "ramet/recipe/keys.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/lengths.h"
+#include "ramet/recipe/link_evaluator.h"
 #include "ramet/recipe/prepare.h"
 
 namespace ramet::recipe {
@@ -14,22 +15,28 @@ namespace {
 
 using graphs::WalkSource;
 
-std::shared_ptr<const WalkSource> open_walks(const Recipe& recipe) {
+struct OpenedWalks {
+  std::shared_ptr<const graphs::GraphSet> set;
+  std::shared_ptr<const WalkSource> source;
+};
+
+OpenedWalks open_walks(const Recipe& recipe) {
   const auto& walks = recipe.data.walks;
   if (walks.set.empty())
     throw Error({.what = "walks need a graph set",
                  .where = recipe.where("data.walks.set"),
                  .remedy = "Make one with `ramet graphs prepare`"});
-  return for_key(recipe, "data.walks.set", [&] {
-    return std::make_shared<const WalkSource>(graphs::GraphSet::open(walks.set),
-                                              graphs::WalkOptions{.length = walks.length,
-                                                                  .per_node = walks.per_node,
-                                                                  .group = walks.group,
-                                                                  .negatives = walks.negatives * (walks.context - 1),
-                                                                  .p = walks.p,
-                                                                  .q = walks.q,
-                                                                  .shuffle = recipe.data.shuffle,
-                                                                  .seed = static_cast<uint64_t>(recipe.train.seed)});
+  return for_key(recipe, "data.walks.set", [&]() -> OpenedWalks {
+    const auto set = std::make_shared<const graphs::GraphSet>(graphs::GraphSet::open(walks.set));
+    return {set, std::make_shared<const WalkSource>(
+                     *set, graphs::WalkOptions{.length = walks.length,
+                                               .per_node = walks.per_node,
+                                               .group = walks.group,
+                                               .negatives = walks.negatives * (walks.context - 1),
+                                               .p = walks.p,
+                                               .q = walks.q,
+                                               .shuffle = recipe.data.shuffle,
+                                               .seed = static_cast<uint64_t>(recipe.train.seed)})};
   });
 }
 
@@ -62,23 +69,27 @@ class WalkKind final : public RecipeKind {
   void complete(Recipe&, int64_t) const override {}
 
   OpenedData open(Recipe& recipe, Preparation&) const override {
-    return {.make_workload = [source = open_walks(recipe)](Preparation& made) {
+    return {.make_workload = [opened = open_walks(recipe)](Preparation& made) {
+      const auto& source = opened.source;
       Workload& workload = made.workload;
       workload.train = source;
       workload.units = {.name = "walks", .per_sample = made.recipe.data.walks.group};
       workload.model = build_walks(made.recipe, *source);
+      workload.evaluator =
+          make_link_evaluator(opened.set, made.recipe.model.walks.width, made.recipe.train.micro_batch,
+                              made.recipe.data.walks.group, static_cast<uint64_t>(made.recipe.train.seed));
       settle_epochs(made.recipe, *workload.train);
       workload.data_identity = workload.train->identity().hex();
     }};
   }
 
-  Model build_model(const Recipe& recipe) const override { return build_walks(recipe, *open_walks(recipe)); }
+  Model build_model(const Recipe& recipe) const override { return build_walks(recipe, *open_walks(recipe).source); }
 
   Error without_samples(const Recipe& recipe, bool held_out) const override {
     if (!held_out) return RecipeKind::without_samples(recipe, held_out);
-    return Error({.what = "embeddings of nodes hold nothing out for evaluation",
+    return Error({.what = "no edges are held out for evaluation",
                   .where = recipe.where("data.walks.set"),
-                  .remedy = "Export the weights, and judge them by what they are for"});
+                  .remedy = "Prepare the set with `--apply split-links=80:10:10:SEED`"});
   }
 
   PublishedModel published(const Recipe& recipe, const Tokenizer*) const override {
