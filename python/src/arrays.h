@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,6 +72,18 @@ std::vector<T> numbers_of(nb::handle array, const char* name) {
 /// An array as an object of NumPy. Its memory belongs to the object, without a copy. NumPy has no bf16 and no f8: there
 /// the numbers become f32.
 nb::object to_python(ramet::Array array);
+
+/// Numbers in row-major order as an array of a shape, and of one dimension.
+template <typename T>
+nb::object array_of(const std::vector<T>& numbers, const ramet::Shape& shape) {
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(numbers));
+  return to_python(ramet::Array("", {ramet::dtype_of<T>(), shape}, {bytes.begin(), bytes.end()}));
+}
+template <typename T>
+nb::object array_of(const std::vector<T>& numbers) {
+  return array_of(numbers, {std::ssize(numbers)});
+}
+
 /// A dictionary of arrays of NumPy, or of PyTorch with `torch`, by name. They share what owns their memory.
 nb::dict to_python(ramet::Arrays arrays, bool torch);
 

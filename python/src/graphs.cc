@@ -1,20 +1,12 @@
 #include "ramet/graphs.h"
 
 #include <nanobind/stl/tuple.h>
-#include <cstring>
 
 #include "arrays.h"
 #include "builder.h"
 
 namespace ramet_python {
 namespace {
-
-template <typename T>
-nb::object array_of(const std::vector<T>& numbers) {
-  std::vector<std::byte> bytes(numbers.size() * sizeof(T));
-  if (!bytes.empty()) std::memcpy(bytes.data(), numbers.data(), bytes.size());
-  return to_python(ramet::Array("", {ramet::dtype_of<T>(), {static_cast<int64_t>(numbers.size())}}, std::move(bytes)));
-}
 
 nb::dict dict_of(const ramet::GraphPack& pack) {
   nb::dict made;

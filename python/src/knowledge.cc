@@ -1,7 +1,5 @@
 #include "ramet/knowledge.h"
 
-#include <cstring>
-
 #include "arrays.h"
 #include "builder.h"
 #include "training.h"
@@ -10,13 +8,6 @@ namespace ramet_python {
 namespace {
 
 using ramet::KnowledgeOptions;
-
-template <typename T>
-nb::object array_of(const std::vector<T>& numbers, ramet::Shape shape) {
-  std::vector<std::byte> bytes(numbers.size() * sizeof(T));
-  if (!bytes.empty()) std::memcpy(bytes.data(), numbers.data(), bytes.size());
-  return to_python(ramet::Array("", {ramet::dtype_of<T>(), std::move(shape)}, std::move(bytes)));
-}
 
 std::vector<int32_t> triples_of(nb::handle triples, const char* name) {
   return triples.is_none() ? std::vector<int32_t>{} : numbers_of<int32_t>(triples, name);

@@ -1,8 +1,7 @@
-#include <cstring>
+#include "ramet/sparse.h"
 
 #include "arrays.h"
 #include "builder.h"
-#include "ramet/sparse.h"
 
 namespace ramet_python {
 namespace {
@@ -12,17 +11,6 @@ using ramet::SparseMatrix;
 using Pair = std::pair<int64_t, int64_t>;
 
 BlockSize block_of(const Pair& block) { return {block.first, block.second}; }
-
-template <typename T>
-nb::object array_of(const std::vector<T>& numbers, const ramet::Shape& shape) {
-  std::vector<std::byte> bytes(numbers.size() * sizeof(T));
-  std::memcpy(bytes.data(), numbers.data(), bytes.size());
-  return to_python(ramet::Array("", {ramet::dtype_of<T>(), shape}, std::move(bytes)));
-}
-template <typename T>
-nb::object array_of(const std::vector<T>& numbers) {
-  return array_of(numbers, {static_cast<int64_t>(numbers.size())});
-}
 
 /// An array of f32, row-major; whole numbers and other floats are refused.
 std::vector<float> floats_of(const ArrayArgument& array) {
