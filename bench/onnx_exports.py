@@ -2,6 +2,7 @@
 
     python bench/onnx_exports.py                              # all models of bench/peers/torch_zoo.py, by both of PyTorch's exporters
     python bench/onnx_exports.py --only bert --exporter old --train
+    python bench/onnx_exports.py --only llama --only qwen2 --attention eager --attention sdpa
     python bench/onnx_exports.py --file model.onnx ...        # any files with fixed shapes
 
     python3 -m venv build/onnx-exporters                      # 2 GB, of which no other test needs any
@@ -125,10 +126,12 @@ def train(path, inputs, outputs):
     return abs(losses[0] - wanted) <= ABSOLUTE + RELATIVE * abs(wanted) and losses[-1] < losses[0], told
 
 
-def export_torch(name, exporter, path):
+def export_torch(name, exporter, attention, path):
     import torch
     from peers import torch_zoo
     module, batch, _ = torch_zoo.make(name)
+    if attention:
+        module.set_attn_implementation(attention)
     given = batch(SAMPLES, torch.Generator().manual_seed(7))
     norms = [each for each in module.modules() if isinstance(each, torch.nn.modules.batchnorm._BatchNorm)]
     for each in norms:  # statistics of a batch: otherwise deep networks with new weights give nearly nothing
@@ -191,6 +194,8 @@ def main():
     parser.add_argument("--only", action="append", help="a model's name")
     parser.add_argument("--exporter", action="append",
                         help="of PyTorch: new (by torch.export) or old (by TorchScript); with --others: keras, tf2onnx or jax2onnx")
+    parser.add_argument("--attention", action="append", choices=["eager", "sdpa"],
+                        help="of models of transformers: written out, or PyTorch's own (default: what the model chooses)")
     parser.add_argument("--others", action="store_true", help="the models of bench/peers/onnx_zoo.py by the exporters that are installed")
     parser.add_argument("--train", action="store_true", help="train each file for some steps, too")
     parser.add_argument("--file", action="append", default=[], help="ONNX files instead")
@@ -212,8 +217,9 @@ def main():
     import torch
     from peers import torch_zoo
     torch.set_num_threads(1)
-    good = [row(name, f"torch, {exporter}", lambda path, name=name, exporter=exporter: export_torch(name, exporter, path), args.train)
-            for name in args.only or torch_zoo.MODELS for exporter in args.exporter or ["new", "old"]]
+    good = [row(name, ", ".join(["torch", exporter] + ([f"{attention} attention"] if attention else [])),
+                lambda path, name=name, exporter=exporter, attention=attention: export_torch(name, exporter, attention, path), args.train)
+            for name in args.only or torch_zoo.MODELS for exporter in args.exporter or ["new", "old"] for attention in args.attention or [None]]
     return 0 if all(good) else 1
 
 
