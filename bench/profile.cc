@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "ramet/report/memory.h"
 #include "ramet/runtime/engine.h"
 #include "ramet/sim/step_time.h"
+#include "ramet/sim/work_time.h"
 #include "ramet/train/initialize.h"
 #include "ramet/train/sample_program.h"
 #include "ramet/train/step.h"
@@ -126,8 +128,12 @@ void set_weights(Engine& engine, uint64_t seed) {
   engine.run_derive();
 }
 
-/// Best seconds of a step; the first one warms up and is not counted.
-double run_steps(Engine& engine, const Batch& data, int64_t steps) {
+struct StepSeconds {
+  double best = 0, median = 0;
+};
+
+/// The first step warms up and is not counted.
+StepSeconds run_steps(Engine& engine, const Batch& data, int64_t steps) {
   const Feed feed = [&](int64_t, int64_t, FeedSink& sink) {
     for (const NamedTensor& tensor : data.tensors) sink.set(tensor.name, tensor.type, tensor.bytes.data());
   };
@@ -137,15 +143,40 @@ double run_steps(Engine& engine, const Batch& data, int64_t steps) {
       if (scalar.name != "counter")
         scalars.push_back({scalar.name, scalar.name.starts_with("learning_rate") ? 1e-4 : 0.5});
   engine.run_step(0, feed, scalars);
-  double best = 1e30;
+  std::vector<double> all;
   engine.profile(true);
   for (int64_t step = 1; step <= steps; ++step) {
     const auto start = Clock::now();
     engine.run_step(step, feed, scalars);
-    best = std::min(best, since(start));
+    all.push_back(since(start));
   }
   engine.profile(false);
-  return best;
+  std::sort(all.begin(), all.end());
+  return {all.front(), all[all.size() / 2]};
+}
+
+/// Prints milliseconds of a step by op, predicted and measured, those that are furthest apart first.
+void print_differences(const Engine& engine, const sim::WorkTimes& predicted, int64_t steps, size_t most) {
+  struct Times {
+    double predicted = 0, measured = 0;
+  };
+  std::map<std::string, Times> by_op;
+  const Executable& exe = engine.executable();
+  for (const ProgramStep& step : exe.train().steps) {
+    if (step.kind != ProgramStep::Kind::kRun) continue;
+    for (const Instruction& instruction : exe.segments[static_cast<size_t>(step.subject)].instructions)
+      if (instruction.call >= 0)
+        by_op[exe.calls[static_cast<size_t>(instruction.call)].node.op->name].predicted +=
+            1e3 * predicted.seconds(instruction);
+  }
+  for (const ProfileRow& row : engine.profile_by_kernel())
+    by_op[row.op].measured += 1e3 * row.seconds / static_cast<double>(steps);
+  std::vector<std::pair<std::string, Times>> ops(by_op.begin(), by_op.end());
+  std::ranges::sort(ops, std::greater(),
+                    [](const auto& op) { return std::abs(op.second.predicted - op.second.measured); });
+  std::printf("ms a step: predicted  measured\n");
+  for (size_t i = 0; i < std::min(most, ops.size()); ++i)
+    std::printf("           %9.3f %9.3f  %s\n", ops[i].second.predicted, ops[i].second.measured, ops[i].first.c_str());
 }
 
 }  // namespace
@@ -165,16 +196,21 @@ int main(int count, char** words) try {
               machine.bandwidth() * 1e-9, machine.device.overhead * 1e6, since(start));
   Engine engine(std::move(compiled), cpu_backend());
   set_weights(engine, 1);
-  const double seconds = run_steps(engine, work.batch, wanted.steps);
-  std::printf("predicted %.3f s a step (%.0f%% of it from measured calls), measured %.3f s: %+.1f%%\n",
-              predicted.seconds, 100 * predicted.measured_share, seconds, 100 * (predicted.seconds / seconds - 1));
+  const StepSeconds measured = run_steps(engine, work.batch, wanted.steps);
+  const double seconds = measured.best;
+  std::printf(
+      "predicted %.3f ms a step (%.0f%% of it from measured calls), measured %.3f ms: %+.1f%%; "
+      "median %.3f ms: %+.1f%%\n",
+      1e3 * predicted.seconds, 100 * predicted.measured_share, 1e3 * seconds, 100 * (predicted.seconds / seconds - 1),
+      1e3 * measured.median, 100 * (predicted.seconds / measured.median - 1));
   std::printf("%.1f samples or tokens/s, %.1f GF/s in matrix products by the model's count\n", work.samples / seconds,
               work.model.flops_per_token * work.samples / seconds * 1e-9);
   std::printf("planned %s, peak resident %s\n\n", format_size(engine.executable().planned_bytes()).c_str(),
               format_size(measured_peak_bytes()).c_str());
-  std::printf("%s", profile_text(wanted.nodes ? engine.profile_by_node() : engine.profile_by_kernel(), wanted.steps,
-                                 wanted.nodes ? 400 : 40)
-                        .c_str());
+  print_differences(engine, sim::WorkTimes(engine.executable(), machine), wanted.steps, 8);
+  std::printf("\n%s", profile_text(wanted.nodes ? engine.profile_by_node() : engine.profile_by_kernel(), wanted.steps,
+                                   wanted.nodes ? 400 : 40)
+                          .c_str());
   return 0;
 } catch (const std::exception& fault) {
   std::fprintf(stderr, "%s\n", fault.what());

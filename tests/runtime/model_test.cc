@@ -1,6 +1,7 @@
 // Whole training steps of small models: what must not change a bit, and what was planned.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ramet/base/error.h"
@@ -222,6 +223,18 @@ TEST(Prediction, RehearsesEveryCallOfTheStep) {
           }
     }
   }
+}
+
+/// Of a step of one micro-batch, whose number says where the running statistics of batch norms are added.
+TEST(Prediction, RehearsesRunningStatistics) {
+  const Preparation ready = prepare(parse_recipe(
+      "data.kind = \"synthetic\"\n", "test", ".",
+      {"model.kind=resnet", "model.blocks=1,1,1,1", "model.width=8", "data.height=16", "train.micro_batch=2"}));
+  const Executable exe =
+      compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
+  ASSERT_TRUE(std::ranges::any_of(exe.calls, [](const Call& call) { return call.node.op->name == "scatter_add"; }));
+  Machine machine = probe_machine(cpu_backend(), 1);
+  EXPECT_TRUE(rehearse_in_time(machine, {&exe, 1}, 0));
 }
 
 /// Every stage rehearses, whatever the number of its devices.

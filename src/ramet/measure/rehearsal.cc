@@ -169,8 +169,18 @@ class RehearsedDevice {
       else
         fill(at(feed.buffer, step.micro), feed.type, fill_feed);
     }
-    for (const Binding& scalar : segment.scalars) fill(at(scalar.buffer, step.micro), scalar.type, fill_feed);
+    for (const Binding& scalar : segment.scalars)
+      if (scalar.name == kCounterInput)
+        count(scalar, step.micro);
+      else
+        fill(at(scalar.buffer, step.micro), scalar.type, fill_feed);
     stretch_.clear();
+  }
+
+  /// The number of the micro-batch says which row of a running sum is written: it must be one of them.
+  void count(const Binding& counter, int64_t micro) {
+    const int64_t numbers[2] = {1, std::max<int64_t>(micro, 0)};  // of the step and of the micro-batch
+    queue_.copy_in(at(counter.buffer, micro), numbers, std::min<int64_t>(counter.type.bytes(), sizeof numbers));
   }
 
   /// The part of a data input that the first device has.

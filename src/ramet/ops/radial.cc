@@ -104,21 +104,46 @@ RadialForm network_gradient_form(const NodeSignature& node) {
   return form;
 }
 
+namespace {
+
+/// Whether rows and distances of `count` pairs are in range. The loops have no branch, so that compilers make vectors
+/// of them.
+bool are_right(const RadialForm& form, const float* distance, const int32_t* second, int64_t count) {
+  constexpr int64_t kBlock = 32;
+  const auto rows = static_cast<uint32_t>(form.rows);
+  float most = static_cast<float>(form.cutoff);  // the greatest that is no more than the cutoff
+  if (static_cast<double>(most) > form.cutoff) most = std::nextafter(most, 0.0f);
+  uint32_t wrong = 0;
+  const auto look = [&](int64_t at) {
+    wrong |= static_cast<uint32_t>(static_cast<uint32_t>(second[at]) >= rows);
+    wrong |= static_cast<uint32_t>(!(distance[at] >= 0)) | static_cast<uint32_t>(!(distance[at] <= most));
+  };
+  int64_t at = 0;
+  for (; at + kBlock <= count; at += kBlock)
+    for (int64_t i = 0; i < kBlock; ++i) look(at + i);
+  for (; at < count; ++at) look(at);
+  return wrong == 0;
+}
+
+}  // namespace
+
 void check_pairs(const NodeSignature& node, const RadialForm& form, const float* distance, const int32_t* ptr,
                  const int32_t* second) {
   check_segments(node, ptr, form.batch, form.rows, form.pairs);
-  for (int64_t b = 0; b < form.batch; ++b)
-    for (int64_t p = 0; p < ptr[b * (form.rows + 1) + form.rows]; ++p) {
-      const int64_t at = b * form.pairs + p;
+  for (int64_t b = 0; b < form.batch; ++b) {
+    const int64_t begin = b * form.pairs, count = ptr[b * (form.rows + 1) + form.rows];
+    if (are_right(form, distance + begin, second + begin, count)) continue;
+    for (int64_t at = begin; at < begin + count; ++at) {
       if (second[at] < 0 || second[at] >= form.rows)
         throw Error({.what = "a pair has a row that is out of range",
-                     .where = node.text() + ", second[" + std::to_string(b) + "," + std::to_string(p) + "]",
+                     .where = node.text() + ", second[" + std::to_string(b) + "," + std::to_string(at - begin) + "]",
                      .found = std::to_string(second[at]),
                      .expected = "0 to " + std::to_string(form.rows - 1)},
                     ErrorKind::kFailure);
       if (!(distance[at] >= 0 && distance[at] <= form.cutoff))
-        throw bad_distance(node, b, p, distance[at], form.cutoff);
+        throw bad_distance(node, b, at - begin, distance[at], form.cutoff);
     }
+  }
 }
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/words.h"
+#include "ramet/data/permutation.h"
 #include "ramet/graphs/lines.h"
 #include "ramet/graphs/near_nodes.h"
 #include "ramet/graphs/pack_text.h"
@@ -326,14 +327,25 @@ class GraphOpener {
     PackRequest request{.oversize = data_.oversize == "trim" ? graphs::Oversize::kTrim : graphs::Oversize::kRefuse,
                         .shuffle = training && recipe_.data.shuffle,
                         .seed = static_cast<uint64_t>(recipe_.train.seed)};
-    if (!data_.split.empty() && split_members())
+    if (!data_.split.empty() && split_members()) {
       request.members = graphs::members_of(*opened_.set, data_.split, part(training));
+      if (!training && opened_.task.per_graph) mix(request.members);
+    }
     // A last step may reach into the epoch behind the last.
     if (!training)
       request.epochs = 1;
     else if (recipe_.train.epochs)
       request.epochs = static_cast<int64_t>(*recipe_.train.epochs) + 1;
     return graphs::make_packs(opened_.set, data_.batch, request);
+  }
+
+  /// Deals graphs in an order that is the same for every run. Sets are often sorted by size: a pack of the last graphs
+  /// would then need more room than any pack to train on, and each step of the training would compute its padding.
+  static void mix(std::vector<int64_t>& graphs) {
+    const data::Permutation order(std::ssize(graphs), 0, 0, data::kHoldOut);
+    std::vector<int64_t> mixed;
+    for (int64_t i = 0; i < std::ssize(graphs); ++i) mixed.push_back(graphs[static_cast<size_t>(order(i))]);
+    graphs = std::move(mixed);
   }
 
   /// Samples of a micro-batch of a graph that is cut: all of its clusters.

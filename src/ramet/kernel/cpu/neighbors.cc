@@ -4,6 +4,7 @@
 #include "ramet/kernel/cpu/neighbors.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -38,24 +39,32 @@ constexpr int64_t kProductLanes = 16;
 constexpr int64_t kAhead = 8;  // places from a row that is fetched to the one that is added
 constexpr int kFetched = 4;  // least vectors of a row that is fetched: the processor looks far enough ahead over fewer
 
+/// What the sums of a call may count on.
+enum class SumForm {
+  kPlain,  ///< places name rows of x, and features are whole vectors
+  kAny
+};
+
 /// Features [first, first + count) of rows [begin, end), kCount vectors of them: chains over the rows' places.
-template <int kCount, bool kWeighted>
+template <int kCount, bool kWeighted, SumForm kForm>
 void sum_features(const EdgeSums& call, int64_t begin, int64_t end, int64_t head, int64_t first, int64_t count) {
+  constexpr bool kPlain = kForm == SumForm::kPlain;
   const Df d;
   const int64_t lanes = vector_lanes(), width = call.width, near = call.near, stop = call.ptr[end];
   const int32_t *const from = call.from, *const edges = call.edge;
-  const float *const rows = call.x, *const far = call.far;
+  const float *const rows = call.x + (kPlain ? first : 0), *const far = call.far;
   const auto last = hn::FirstN(d, static_cast<size_t>(count - (kCount - 1) * lanes));
   const auto features = [&](int64_t place) {
+    if (kPlain) return rows + int64_t{from[place]} * width;
     const int64_t row = from ? int64_t{from[place]} : place;
     return (row < near ? rows + row * width : far + (row - near) * width) + first;
   };
-  for (int64_t row = begin; row < end; ++row) {
-    const int64_t row_begin = call.ptr[row], row_end = call.ptr[row + 1];
+  for (int64_t row = begin, k = call.ptr[begin]; row < end; ++row) {
+    const int64_t row_begin = k, row_end = call.ptr[row + 1];
     Vf sums[kCount];
     RAMET_UNROLL
     for (int v = 0; v < kCount; ++v) sums[v] = hn::Zero(d);
-    for (int64_t k = row_begin; k < row_end; ++k) {
+    for (; k < row_end; ++k) {
       const float* const x = features(k);
       if (kCount >= kFetched && from && k + kAhead < stop) {
         const float* const next = features(k + kAhead);
@@ -66,30 +75,34 @@ void sum_features(const EdgeSums& call, int64_t begin, int64_t end, int64_t head
       if (kWeighted) weight = hn::Set(d, call.weight[(edges ? int64_t{edges[k]} : k) * call.heads + head]);
       RAMET_UNROLL
       for (int v = 0; v < kCount; ++v) {
-        const Vf value = v + 1 < kCount ? hn::LoadU(d, x + v * lanes) : hn::MaskedLoad(last, d, x + v * lanes);
+        const bool whole = kPlain || v + 1 < kCount;
+        const Vf value = whole ? hn::LoadU(d, x + v * lanes) : hn::MaskedLoad(last, d, x + v * lanes);
         sums[v] = kWeighted ? hn::MulAdd(weight, value, sums[v]) : hn::Add(sums[v], value);
       }
     }
-    const Vf divisor = hn::Set(d, static_cast<float>(std::max<int64_t>(1, row_end - row_begin)));
+    if (call.mean) {
+      const Vf divisor = hn::Set(d, static_cast<float>(std::max<int64_t>(1, row_end - row_begin)));
+      RAMET_UNROLL
+      for (int v = 0; v < kCount; ++v) sums[v] = hn::Div(sums[v], divisor);
+    }
     float* const out = call.out + row * width + first;
     RAMET_UNROLL
-    for (int v = 0; v < kCount; ++v) {
-      const Vf value = call.mean ? hn::Div(sums[v], divisor) : sums[v];
-      if (v + 1 < kCount)
-        hn::StoreU(value, d, out + v * lanes);
+    for (int v = 0; v < kCount; ++v)
+      if (kPlain || v + 1 < kCount)
+        hn::StoreU(sums[v], d, out + v * lanes);
       else
-        store_part(value, out + v * lanes, count - v * lanes);
-    }
+        store_part(sums[v], out + v * lanes, count - v * lanes);
   }
 }
 
 using SumFunction = void (*)(const EdgeSums&, int64_t, int64_t, int64_t, int64_t, int64_t);
 
-template <bool kWeighted>
+template <bool kWeighted, SumForm kForm>
 SumFunction sum_of(int64_t vectors) {
-  constexpr SumFunction kSums[kMostVectors] = {
-      sum_features<1, kWeighted>, sum_features<2, kWeighted>, sum_features<3, kWeighted>, sum_features<4, kWeighted>,
-      sum_features<5, kWeighted>, sum_features<6, kWeighted>, sum_features<7, kWeighted>, sum_features<8, kWeighted>};
+  constexpr SumFunction kSums[kMostVectors] = {sum_features<1, kWeighted, kForm>, sum_features<2, kWeighted, kForm>,
+                                               sum_features<3, kWeighted, kForm>, sum_features<4, kWeighted, kForm>,
+                                               sum_features<5, kWeighted, kForm>, sum_features<6, kWeighted, kForm>,
+                                               sum_features<7, kWeighted, kForm>, sum_features<8, kWeighted, kForm>};
   return kSums[vectors - 1];
 }
 
@@ -215,7 +228,11 @@ void SumEdges(const EdgeSums& call, int64_t begin, int64_t end) {
   for (int64_t head = 0; head < call.heads; ++head)
     for (int64_t at = 0; at < size; at += step) {
       const int64_t count = std::min(step, size - at), vectors = (count + lanes - 1) / lanes;
-      (call.weight ? sum_of<true> : sum_of<false>)(vectors)(call, begin, end, head, head * size + at, count);
+      const bool plain = call.from && !call.far && count % lanes == 0;
+      const auto find = call.weight ? plain ? sum_of<true, SumForm::kPlain> : sum_of<true, SumForm::kAny>
+                        : plain ? sum_of<false, SumForm::kPlain>
+                                    : sum_of<false, SumForm::kAny>;
+      find(vectors)(call, begin, end, head, head * size + at, count);
     }
 }
 
@@ -264,6 +281,34 @@ void SoftmaxEdges(const EdgeSoftmax& call, int64_t begin, int64_t end) {
   }
 }
 
+/// Whether all of `count` numbers are in [0, bound).
+bool AllBelow(const int32_t* numbers, int64_t count, int64_t bound) {
+  const hn::ScalableTag<uint32_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto* const from = reinterpret_cast<const uint32_t*>(numbers);
+  auto most = hn::Zero(d), other = most;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    most = hn::Max(most, hn::LoadU(d, from + i));
+    other = hn::Max(other, hn::LoadU(d, from + i + lanes));
+  }
+  uint32_t greatest = hn::GetLane(hn::MaxOfLanes(d, hn::Max(most, other)));
+  for (; i < count; ++i) greatest = std::max(greatest, from[i]);
+  return count <= 0 || greatest < bound;
+}
+
+/// Whether `count` pointers ascend.
+bool AllAscend(const int32_t* ptr, int64_t count) {
+  const hn::ScalableTag<int32_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto falls = hn::Lt(hn::Zero(d), hn::Zero(d));  // nowhere
+  int64_t i = 0;
+  for (; i + lanes < count; i += lanes) falls = hn::Or(falls, hn::Lt(hn::LoadU(d, ptr + i + 1), hn::LoadU(d, ptr + i)));
+  bool ascend = hn::AllFalse(d, falls);
+  for (; i + 1 < count; ++i) ascend = ascend && ptr[i + 1] >= ptr[i];
+  return ascend;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace ramet::kernel
 HWY_AFTER_NAMESPACE();
@@ -273,6 +318,8 @@ namespace ramet::kernel {
 HWY_EXPORT(SumEdges);
 HWY_EXPORT(MultiplyEdges);
 HWY_EXPORT(SoftmaxEdges);
+HWY_EXPORT(AllBelow);
+HWY_EXPORT(AllAscend);
 
 namespace {
 
@@ -393,6 +440,40 @@ void run_segment_expand(const NodeSignature& node, const KernelContext& context)
   }
 }
 
+/// Calls `whole(begin, end)` for parts of `count` numbers that threads share; whether all of them are true.
+bool all_parts(ThreadTeam& team, int64_t count, const std::function<bool(int64_t, int64_t)>& whole) {
+  constexpr int64_t kGrain = 32768;  // of numbers that are worth a thread's waking
+  std::atomic<bool> all{true};
+  team.split(count, kGrain, [&](int64_t begin, int64_t end, int) {
+    if (!whole(begin, end)) all.store(false, std::memory_order_relaxed);
+  });
+  return all;
+}
+
+/// Whether pointers of `rows` rows ascend from 0 to at most `edges`, and the numbers of each list are in its bound.
+bool right_list(ThreadTeam& team, const int32_t* ptr, int64_t rows, int64_t edges,
+                std::initializer_list<std::pair<const int32_t*, int64_t>> numbers) {
+  if (ptr[0] != 0 || ptr[rows] > edges || !HWY_DYNAMIC_DISPATCH(AllAscend)(ptr, rows + 1)) return false;
+  return all_parts(team, ptr[rows], [&](int64_t begin, int64_t end) {
+    return std::ranges::all_of(numbers, [&](const auto& list) {
+      return HWY_DYNAMIC_DISPATCH(AllBelow)(list.first + begin, end - begin, list.second);
+    });
+  });
+}
+
+/// ops::check_neighbors, by vectors and by all threads; where a list is wrong, that one says what is.
+void check_lists(const NodeSignature& node, const NeighborForm& form, const NeighborPointers& lists, ThreadTeam& team) {
+  bool right = true;
+  for (int64_t b = 0; b < form.batch; ++b) {
+    const int64_t at = b * form.edges;
+    right = right && right_list(team, lists.ptr + b * (form.targets + 1), form.targets, form.edges,
+                                {{lists.source + at, form.sources}});
+    right = right && right_list(team, lists.source_ptr + b * (form.sources + 1), form.sources, form.edges,
+                                {{lists.target + at, form.targets}, {lists.by_source + at, form.edges}});
+  }
+  if (!right) ops::check_neighbors(node, form, lists);
+}
+
 NeighborPointers lists_at(const KernelContext& context, size_t first) {
   return {table(context, first), table(context, first + 1), table(context, first + 2), table(context, first + 3),
           table(context, first + 4)};
@@ -401,7 +482,7 @@ NeighborPointers lists_at(const KernelContext& context, size_t first) {
 void run_neighbor_sum(const NodeSignature& node, const KernelContext& context) {
   const NeighborForm form = ops::neighbor_sum_form(node);
   const NeighborPointers lists = lists_at(context, 1);
-  ops::check_neighbors(node, form, lists);
+  check_lists(node, form, lists, context.team);
   const int64_t heads = std::max<int64_t>(1, form.heads);
   for (int64_t b = 0; b < form.batch; ++b) {
     const EdgeSums call{
@@ -421,7 +502,7 @@ void run_neighbor_sum(const NodeSignature& node, const KernelContext& context) {
 void run_neighbor_dot(const NodeSignature& node, const KernelContext& context) {
   const NeighborForm form = ops::neighbor_dot_form(node);
   const NeighborPointers lists = lists_at(context, 2);
-  ops::check_neighbors(node, form, lists);
+  check_lists(node, form, lists, context.team);
   const int64_t heads = std::max<int64_t>(1, form.heads);
   for (int64_t b = 0; b < form.batch; ++b) {
     const EdgeProducts call{.a = floats(context, 0) + b * form.targets * form.width,

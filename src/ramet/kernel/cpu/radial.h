@@ -27,17 +27,36 @@ struct RadialCall {
 void split_pairs(ThreadTeam& team, const RadialCall& call,
                  const std::function<void(int64_t begin, int64_t end, int rank)>& body);
 
+/// Whether one of `count` rows is in [begin, end). Without a branch, which a compiler makes vectors of.
+inline bool has_row_within(const int32_t* rows, int64_t count, int64_t begin, int64_t end) {
+  constexpr int64_t kBlock = 32;
+  const auto low = static_cast<uint32_t>(begin), span = static_cast<uint32_t>(end - begin);
+  uint32_t found = 0;
+  int64_t at = 0;
+  for (; at + kBlock <= count; at += kBlock)
+    for (int64_t i = 0; i < kBlock; ++i)
+      found |= static_cast<uint32_t>(static_cast<uint32_t>(rows[at + i]) - low < span);
+  for (; at < count; ++at) found |= static_cast<uint32_t>(static_cast<uint32_t>(rows[at]) - low < span);
+  return found != 0;
+}
+
+/// Calls `visit(pair, first, second)` for the pairs of rows [from, to) whose second row is in [begin, end), in order.
+template <typename Visit>
+void walk_crossing(const RadialCall& call, int64_t from, int64_t to, int64_t begin, int64_t end, const Visit& visit) {
+  // Between graphs there is none.
+  if (from == to || !has_row_within(call.second + call.ptr[from], call.ptr[to] - call.ptr[from], begin, end)) return;
+  for (int64_t row = from; row < to; ++row)
+    for (int64_t p = call.ptr[row]; p < call.ptr[row + 1]; ++p)
+      if (call.second[p] >= begin && call.second[p] < end) visit(p, row, int64_t{call.second[p]});
+}
+
 /// Calls `visit(pair, first, second)` for the pairs that have a row in [begin, end), in order.
 template <typename Visit>
 void walk_pairs(const RadialCall& call, int64_t begin, int64_t end, const Visit& visit) {
-  for (int64_t p = 0, row = 0; row < begin; ++row)
-    for (; p < call.ptr[row + 1]; ++p)
-      if (call.second[p] >= begin && call.second[p] < end) visit(p, row, int64_t{call.second[p]});
+  walk_crossing(call, 0, begin, begin, end, visit);
   for (int64_t row = begin; row < end; ++row)
     for (int64_t p = call.ptr[row]; p < call.ptr[row + 1]; ++p) visit(p, row, int64_t{call.second[p]});
-  for (int64_t row = end; row < call.form->rows; ++row)
-    for (int64_t p = call.ptr[row]; p < call.ptr[row + 1]; ++p)
-      if (call.second[p] >= begin && call.second[p] < end) visit(p, row, int64_t{call.second[p]});
+  walk_crossing(call, end, call.form->rows, begin, end, visit);
 }
 
 /// The operands of a node whose inputs 1, 2 and 3 are distance, ptr and second, checked; of the first sample.

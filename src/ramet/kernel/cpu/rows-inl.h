@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include "ramet/kernel/cpu/convert-inl.h"
+#include "ramet/kernel/cpu/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ramet::kernel {
@@ -22,8 +23,8 @@ using Vf = hn::Vec<Df>;
 
 HWY_INLINE int64_t vector_lanes() { return static_cast<int64_t>(hn::Lanes(Df())); }
 
-/// Of loops for one type of elements, Loops<T>::kTable: the table for f32, bf16 or f16. Static, for every file calls its
-/// own template Loops, and GCC gives all of those one name.
+/// Of loops for one type of elements, Loops<T>::kTable: the table for f32, bf16 or f16. Static, for every file calls
+/// its own template Loops, and GCC gives all of those one name.
 template <template <typename> class Loops>
 static const auto* table_of(DType dtype) {
   if (dtype == DType::kF32) return &Loops<float>::kTable;
@@ -71,18 +72,42 @@ struct RowLanes {
   }
   HWY_INLINE void add(int64_t vector, Vf value) { lane[vector] = hn::Add(lane[vector], value); }
   HWY_INLINE float sum() const {
-    return fold([](float a, float b) { return a + b; });
+    return fold([](Vf a, Vf b) HWY_ATTR { return hn::Add(a, b); });
   }
   HWY_INLINE float most() const {
-    return fold([](float a, float b) { return a > b || a != a ? a : b; });
+    return fold([](Vf a, Vf b) HWY_ATTR { return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b); });
   }
+
+ private:
   template <typename Join>
   HWY_INLINE float fold(const Join& join) const {
-    alignas(64) float all[kRowLanes];
-    for (int64_t v = 0; v < kVectors; ++v) hn::Store(lane[v], Df(), all + v * vector_lanes());
-    for (int64_t width = kRowLanes / 2; width > 0; width /= 2)
-      for (int64_t i = 0; i < width; ++i) all[i] = join(all[i], all[i + width]);
-    return all[0];
+    Vf all[kVectors];
+    RAMET_UNROLL
+    for (int64_t v = 0; v < kVectors; ++v) all[v] = lane[v];
+    return fold_lanes(fold_vectors<kVectors>(all, join), join);
+  }
+  /// Vector i takes vector i + half, until one is left.
+  template <int64_t kCount, typename Join>
+  static HWY_INLINE Vf fold_vectors(Vf* all, const Join& join) {
+    if constexpr (kCount == 1) {
+      return all[0];
+    } else {
+      RAMET_UNROLL
+      for (int64_t v = 0; v < kCount / 2; ++v) all[v] = join(all[v], all[v + kCount / 2]);
+      return fold_vectors<kCount / 2>(all, join);
+    }
+  }
+  /// Lane i takes lane i + half, until one is left; what the upper lanes then hold has no meaning.
+  template <typename Join>
+  static HWY_INLINE float fold_lanes(Vf all, [[maybe_unused]] const Join& join) {
+#if HWY_TARGET != HWY_SCALAR
+    constexpr int64_t kLanes = kRowLanes / kVectors;
+    if constexpr (kLanes >= 16) all = join(all, hn::ConcatUpperUpper(Df(), all, all));
+    if constexpr (kLanes >= 8) all = join(all, hn::SwapAdjacentBlocks(all));
+    all = join(all, hn::Shuffle1032(all));
+    all = join(all, hn::Shuffle2301(all));
+#endif
+    return hn::GetLane(all);
   }
 };
 
