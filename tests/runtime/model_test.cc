@@ -227,9 +227,9 @@ TEST(Prediction, RehearsesEveryCallOfTheStep) {
 
 /// Of a step of one micro-batch, whose number says where the running statistics of batch norms are added.
 TEST(Prediction, RehearsesRunningStatistics) {
-  const Preparation ready = prepare(parse_recipe(
-      "data.kind = \"synthetic\"\n", "test", ".",
-      {"model.kind=resnet", "model.blocks=1,1,1,1", "model.width=8", "data.height=16", "train.micro_batch=2"}));
+  const std::vector<std::string> settings = {"model.kind=resnet", "model.blocks=1,1,1,1", "model.width=8",
+                                             "data.height=16", "train.micro_batch=2"};
+  const Preparation ready = prepare(parse_recipe("data.kind = \"synthetic\"\n", "test", ".", settings));
   const Executable exe =
       compile(make_training_step(ready.workload.model, ready.options), cpu_backend(), {.threads = 1});
   ASSERT_TRUE(std::ranges::any_of(exe.calls, [](const Call& call) { return call.node.op->name == "scatter_add"; }));

@@ -120,17 +120,28 @@ template <class T>
 struct Loops {
   static void statistics(const LossArguments& call, int64_t begin, int64_t end) {
     for (int64_t task = begin * call.chunks; task < end * call.chunks; ++task) {
-      const int64_t chunk = task % call.chunks, classes = call.classes[chunk];
-      const int64_t label = call.labels[task / call.chunks] - chunk * call.width;
-      chunk_statistics(static_cast<const T*>(call.logits) + task * call.width, classes,
-                       label >= 0 && label < classes ? label : -1, call.statistics + task * kStatistics);
+      const int64_t place = task % call.chunks, classes = call.classes[place];
+      const int64_t label = call.labels[task / call.chunks] - place * call.width;
+      const auto chunk = classes > 0 && classes <= vector_lanes() ? chunk_statistics<true> : chunk_statistics<false>;
+      chunk(static_cast<const T*>(call.logits) + task * call.width, classes, label >= 0 && label < classes ? label : -1,
+            call.statistics + task * kStatistics);
     }
   }
 
+  /// for_each_vector; of a row of one vector at most, without a loop, so that its lanes stay in registers.
+  template <bool kNarrow, typename Visit>
+  static HWY_INLINE void walk_row(int64_t width, const Visit& visit) {
+    if constexpr (kNarrow)
+      visit(int64_t{0}, int64_t{0}, width);
+    else
+      for_each_vector(width, visit);
+  }
+
+  template <bool kNarrow>
   static void chunk_statistics(const T* logits, int64_t width, int64_t label, float* out) {
     const Df d;
     RowLanes most(-INFINITY);
-    for_each_vector(width, [&](int64_t i, int64_t v, int64_t count) HWY_ATTR {
+    walk_row<kNarrow>(width, [&](int64_t i, int64_t v, int64_t count) HWY_ATTR {
       Vf value = load_part(logits + i, count);
       if (count < vector_lanes())
         value = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count)), value, most.lane[v]);
@@ -139,7 +150,7 @@ struct Loops {
     const float top = most.most();
     const Vf shift = hn::Set(d, top == -INFINITY ? 0.0f : top);
     RowLanes sums(0);
-    for_each_vector(width, [&](int64_t i, int64_t v, int64_t count) HWY_ATTR {
+    walk_row<kNarrow>(width, [&](int64_t i, int64_t v, int64_t count) HWY_ATTR {
       sums.add(v, keep_part(ExpNegative(d, hn::Sub(load_part(logits + i, count), shift)), count));
     });
     out[kChunkMost] = top;
