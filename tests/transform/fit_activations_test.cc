@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "ramet/transform/differentiate.h"
+#include "ramet/transform/fit_within.h"
 #include "ramet/transform/layers.h"
 #include "ramet/transform/simplify.h"
 #include "random_model.h"
@@ -75,6 +76,14 @@ class FitActivations : public testing::Test {
     const std::vector<int64_t> bytes = all_waiting(candidate.micro);
     for (size_t i = 0; i < bytes.size(); ++i)
       if (choices[i].stream) seconds += 2 * static_cast<double>(bytes[i]) / (problem_.rates.bandwidth / 2);
+    return seconds;
+  }
+
+  /// Seconds of a micro-batch where everything is kept.
+  double compute() const {
+    double seconds = 0;
+    for (size_t n = 0; n < step_.micro.nodes().size(); ++n)
+      seconds += problem_.rates.seconds(step_.micro.nodes()[n].op->cost(step_.micro.signature(static_cast<NodeId>(n))));
     return seconds;
   }
 
@@ -155,13 +164,9 @@ TEST_F(FitActivations, IsNoDearerThanEitherAlone) {
         EXPECT_LE(peak(both), problem_.byte_limit) << share << " " << text_of(both);
       }
       // A trial in which less than half a percent of the time is to be won is not made.
-      double compute = 0;
-      for (size_t n = 0; n < step_.micro.nodes().size(); ++n)
-        compute +=
-            problem_.rates.seconds(step_.micro.nodes()[n].op->cost(step_.micro.signature(static_cast<NodeId>(n))));
       for (const ActivationChoices& alone : {recomputed, streamed})
         if (peak(alone) <= problem_.byte_limit) {
-          EXPECT_LE(cost(both), cost(alone) + 0.005 * compute)
+          EXPECT_LE(cost(both), cost(alone) + 0.005 * compute())
               << share << " " << text_of(both) << "; " << text_of(alone);
         }
     }
@@ -206,6 +211,24 @@ TEST_F(FitActivations, LargeInputsOfLayersAreDroppedWhereThatHelps) {
   EXPECT_TRUE(large[5].drop_input) << text_of(large);
   EXPECT_FALSE(large[4].drop_input || large[6].drop_input) << text_of(large) << ": two layers at a time";
   EXPECT_EQ(problem_.peaks(recompute(step_, large), large)[0] / kLayer, 1);
+}
+
+TEST_F(FitActivations, WithinAShareOfTheTimeIsAsSmallAsThatAllows) {
+  problem_.may_stream = false;
+  problem_.byte_limit = 1;
+  const int64_t smallest = peak(fit_activations(step_, problem_));
+  int64_t last = kept() + 1;
+  for (const double share : {0.0, 0.02, 0.1, 0.2}) {
+    const ActivationChoices choices = fit_within(step_, problem_, share);
+    EXPECT_LE(cost(choices), share * compute()) << text_of(choices);
+    EXPECT_LT(peak(choices), last) << share << ": " << text_of(choices);
+    EXPECT_GT(peak(choices), smallest);
+    last = peak(choices);
+  }
+  EXPECT_EQ(fit_within(step_, problem_, 0), ActivationChoices(kLayers + 1));
+  EXPECT_EQ(peak(fit_within(step_, problem_, 1)), smallest) << "enough time for everything";
+  problem_.byte_limit = kept() - 1;
+  EXPECT_GT(peak(fit_within(step_, problem_, 0.2)), last) << "no more than the limit asks for";
 }
 
 TEST_F(FitActivations, WhatCannotFitIsAsSmallAsCanBe) {

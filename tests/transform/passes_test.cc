@@ -234,6 +234,26 @@ TEST(Recompute, ChangesNoBit) {
   EXPECT_GE(sizes.size(), 4u) << "the levels differ";
 }
 
+TEST(Recompute, CheapIsALittleWorkThatMakesMuchOfLittle) {
+  Graph forward("wide");
+  GraphBuilder build(forward);
+  Tensor x = build.input("x", DType::kF32, {64, 2});
+  const int64_t widths[] = {2, 256, 256};
+  for (int64_t i = 0; i < 2; ++i) {
+    PartScope scope(build, "layer", i);
+    x = gelu(matmul(x, build.state("w" + std::to_string(i), DType::kF32, {widths[i], widths[i + 1]})));
+  }
+  build.output("loss", reduce_mean(multiply(x, x)));
+  StepGraph step;
+  step.micro = differentiate(forward, "loss", {"w0", "w1"});
+  const StepGraph result = recompute(step, parse_recompute("cheap"));
+  EXPECT_EQ(run(result.micro), run(step.micro));
+  std::vector<std::string> products;
+  for (const Node& node : result.micro.nodes())
+    if (node.pass == NodePass::kRecompute && node.op->name == "matmul") products.push_back(node.name);
+  EXPECT_EQ(products, std::vector<std::string>{"layer0/recompute"}) << "that of two columns into many";
+}
+
 TEST(Recompute, FitTakesTheFirstPlanThatFits) {
   const Model model = tiny_bert();
   const StepGraph step = step_of(simplify(training_graph(model)), model);

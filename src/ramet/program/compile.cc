@@ -22,6 +22,7 @@
 #include "ramet/program/stage.h"
 #include "ramet/program/steps.h"
 #include "ramet/transform/attach_programs.h"
+#include "ramet/transform/fit_within.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/inline_maps.h"
@@ -295,6 +296,34 @@ class StageFit {
   Executable best_;
 };
 
+/// A program that is to be as near to a size as it can be computes activations again for at most this share of the time
+/// that a step's forward and backward pass takes: layers that are computed again whole cost up to a third of it.
+constexpr double kTimeForLeast = 0.1;
+
+ActivationChoices fit(const StepGraph& step, const FitProblem& problem, const CompileOptions& options) {
+  return options.least ? fit_within(step, problem, kTimeForLeast) : fit_activations(step, problem);
+}
+
+/// How candidates of mode kFit are compiled, whose peaks are asked for.
+CompileOptions for_candidates(CompileOptions options) {
+  if (options.copies_first) options.copies = {.unblocked = kAllWeights, .remade = kAllWeights};
+  return options;
+}
+
+ActivationChoices choose(const StepGraph& step, const CompileOptions& options,
+                         const std::function<int64_t(const StepGraph&)>& peak_bytes) {
+  const RecomputeOptions& how = options.recompute;
+  if (how.mode != RecomputeOptions::Mode::kFit) return choose_activations(how, count_layers(step.micro));
+  FitProblem problem{
+      .stage_of = std::vector<int>(count_layers(step.micro) + 1, 0), .byte_limit = how.byte_limit, .peaks = {}};
+  problem.in_parts = how.in_parts;
+  problem.rates = options.rates;
+  problem.peaks = [&](const StepGraph& candidate, const ActivationChoices&) {
+    return std::vector<int64_t>{peak_bytes(candidate)};
+  };
+  return fit(step, problem, options);
+}
+
 /// All passes after which no bit of a result changes any more.
 StepGraph decide_bits(StepGraph step, PassLog& log) {
   step = log.step("simplify", [&] { return simplify(std::move(step)); });
@@ -322,8 +351,7 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   step = log.step("join", [&] { return join(std::move(step)); });
   step = decide_bits(std::move(step), log);
   // The bytes that a candidate of recomputation would need; everything is compiled but the addresses.
-  CompileOptions of_candidate = options;
-  if (options.copies_first) of_candidate.copies.unblocked = kAllWeights;
+  const CompileOptions of_candidate = for_candidates(options);
   const auto peak_bytes = [&](const StepGraph& candidate) {
     PassLog quiet;
     return live_bound(items_of(lower(single_stage(candidate), library, of_candidate, quiet).buffers),
@@ -333,7 +361,7 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   std::string chosen;
   // After all passes that merge equal nodes: the copies made here must stay.
   step = log.step("recompute", [&] {
-    const ActivationChoices choices = choose_activations(step, options.recompute, options.rates, peak_bytes);
+    const ActivationChoices choices = choose(step, options, peak_bytes);
     if (options.recompute.mode == RecomputeOptions::Mode::kFit) chosen = text_of(choices);
     return recompute(step, choices);
   });
@@ -407,12 +435,11 @@ SettledStep settle_step(const StepGraph& step, const Layout& layout, const Kerne
   problem.in_parts = options.recompute.in_parts;
   problem.to_files = layout.streams_to_files();
   problem.rates = options.rates;
-  CompileOptions of_candidate = options;
-  if (options.copies_first) of_candidate.copies.unblocked = kAllWeights;
+  const CompileOptions of_candidate = for_candidates(options);
   problem.peaks = [&](const StepGraph& candidate, const ActivationChoices& choices) {
     return stage_peaks(partition(candidate, fixed, choices), library, of_candidate);
   };
-  ActivationChoices choices = fit_activations(step, problem);
+  ActivationChoices choices = fit(step, problem, options);
   StepGraph recomputed = recompute(step, choices);
   return {std::move(recomputed), std::move(fixed), std::move(choices)};
 }

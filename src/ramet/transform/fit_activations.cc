@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <tuple>
 
+#include "ramet/transform/fit_within.h"
 #include "ramet/transform/layers.h"
 
 namespace ramet::transform {
@@ -14,6 +16,7 @@ double Rates::seconds(const Cost& cost) const {
 
 namespace {
 
+constexpr double kAnyTime = std::numeric_limits<double>::infinity();
 constexpr size_t kLevels = 3;
 constexpr size_t level_index(RecomputeLevel level) { return static_cast<size_t>(level); }
 
@@ -100,13 +103,15 @@ struct Mixture {
 /// One stage, its layers, and the front of mixtures that are worth a try, the fastest first.
 class StageFit {
  public:
-  StageFit(std::vector<size_t> members, const std::vector<Unit>& units, const FitProblem& problem)
+  StageFit(std::vector<size_t> members, const std::vector<Unit>& units, const FitProblem& problem, double time_share)
       : members_(std::move(members)),
         units_(units),
         problem_(problem),
         first_kind_(problem.may_stream ? 0 : kFirstResident),
         limit_(problem.byte_limit) {
     choice_.kinds.assign(members_.size(), kKeep);
+    for (size_t member : members_) compute_ += units_[member].compute;
+    if (time_share < kAnyTime) most_seconds_ = time_share * compute_;
   }
 
   /// Peak of choices in which all layers do the same.
@@ -192,7 +197,8 @@ class StageFit {
               std::fill_n(kinds.begin(), i, a);
               std::fill(kinds.begin() + static_cast<std::ptrdiff_t>(i), kinds.begin() + static_cast<std::ptrdiff_t>(j),
                         b);
-              all.push_back(mixture_of(std::move(kinds)));
+              Mixture mixture = mixture_of(std::move(kinds));
+              if (mixture.seconds <= most_seconds_) all.push_back(std::move(mixture));
             }
     std::stable_sort(all.begin(), all.end(), [](const Mixture& a, const Mixture& b) {
       return std::tie(a.seconds, a.bytes) < std::tie(b.seconds, b.bytes);
@@ -202,6 +208,7 @@ class StageFit {
   }
 
   void note(const Mixture& tried, int64_t peak) {
+    if (tried.seconds > most_seconds_) return;
     const bool fits = peak <= limit_;
     const bool better = choice_peak_ == INT64_MAX || (fits && !best_fits_) ||
                         (fits == best_fits_ && (fits ? tried.seconds < choice_.seconds : peak < choice_peak_));
@@ -213,10 +220,8 @@ class StageFit {
 
   void next() {
     constexpr double kClose = 0.005;  // of the stage's time: not worth another trial
-    double compute = 0;
-    for (size_t member : members_) compute += units_[member].compute;
     const bool known = high_ < front_.size();
-    resolved_ = high_ - low_ <= 1 || (known && front_[high_].seconds - front_[low_].seconds < kClose * compute);
+    resolved_ = high_ - low_ <= 1 || (known && front_[high_].seconds - front_[low_].seconds < kClose * compute_);
     if (resolved_) return;
     if (!known)
       at_ = std::min(front_.size() - 1, low_ + stride_);
@@ -232,6 +237,8 @@ class StageFit {
   const FitProblem& problem_;
   const uint8_t first_kind_;
   const int64_t limit_;
+  double compute_ = 0;              ///< seconds of both passes, where nothing is recomputed
+  double most_seconds_ = kAnyTime;  ///< that a mixture may cost
   std::array<double, kKinds.size()> uniform_{};
   std::vector<Mixture> front_;
   Mixture choice_;  ///< the fastest that fits, else the smallest
@@ -243,9 +250,10 @@ class StageFit {
 
 class Fit {
  public:
-  Fit(const StepGraph& step, const FitProblem& problem)
+  Fit(const StepGraph& step, const FitProblem& problem, double time_share)
       : step_(step),
         problem_(problem),
+        time_share_(time_share),
         count_(problem.stage_of.size()),
         first_kind_(problem.may_stream ? 0 : kFirstResident) {}
 
@@ -257,7 +265,7 @@ class Fit {
       std::vector<size_t> members;
       for (size_t unit = 0; unit < count_; ++unit)
         if (problem_.stage_of[unit] == static_cast<int>(s)) members.push_back(unit);
-      stages_.emplace_back(std::move(members), units_, problem_);
+      stages_.emplace_back(std::move(members), units_, problem_, time_share_);
       stages_.back().note_uniform(kKeep, kept[s]);
     }
     for (uint8_t kind = first_kind_; kind < kKeep; ++kind) {
@@ -267,7 +275,7 @@ class Fit {
     }
     search();
     settle();
-    return last_resort();
+    return time_share_ < kAnyTime ? combined() : last_resort();
   }
 
  private:
@@ -349,6 +357,7 @@ class Fit {
 
   const StepGraph& step_;
   const FitProblem& problem_;
+  const double time_share_;
   const size_t count_;
   const uint8_t first_kind_;
   std::vector<Unit> units_;
@@ -360,8 +369,12 @@ class Fit {
 }  // namespace
 
 ActivationChoices fit_activations(const StepGraph& step, const FitProblem& problem) {
+  return fit_within(step, problem, kAnyTime);
+}
+
+ActivationChoices fit_within(const StepGraph& step, const FitProblem& problem, double time_share) {
   if (problem.stage_of.size() <= 1) return ActivationChoices(problem.stage_of.size());
-  return Fit(step, problem).run();
+  return Fit(step, problem, time_share).run();
 }
 
 std::string text_of(const ActivationChoices& choices) {

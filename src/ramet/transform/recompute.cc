@@ -55,12 +55,21 @@ class Recomputer {
       const size_t n = static_cast<size_t>(id);
       if (backward_[n] || level(layer_[n]) == RecomputeLevel::kNone) continue;
       const Node& node = graph_.node(id);
-      if (level(layer_[n]) == RecomputeLevel::kCheap && !node.op->cheap && node.op->map_op.empty() && !node.op->is_view)
-        continue;
+      if (level(layer_[n]) == RecomputeLevel::kCheap && !is_cheap(id)) continue;
       for (ValueId output : node.outputs)
         kept_[static_cast<size_t>(output)] = is_boundary(uses[static_cast<size_t>(output)], layer_[n]);
     }
     for (const auto& output : graph_.outputs()) kept_[static_cast<size_t>(output.value)] = true;
+  }
+
+  /// Cheap by its kind, or because it is a little work that makes much of little: a convolution of one channel into
+  /// many.
+  bool is_cheap(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (node.op->cheap || !node.op->map_op.empty() || node.op->is_view) return true;
+    const Cost cost = node.op->cost(graph_.signature(id));
+    const Cost moved{.flops = 0, .bytes_read = cost.bytes_read, .bytes_written = cost.bytes_written};
+    return cost.bytes_written > cost.bytes_read && Rates().seconds(cost) <= Rates().seconds(moved);
   }
 
   /// A value that the forward pass of another layer (or of no layer) reads is kept, unless the choices drops that
