@@ -29,7 +29,7 @@ struct CompileOptions {
   int threads = 1;            ///< of the device: decides scratch sizes, never a bit of a result
   int64_t device_memory = 0;  ///< bytes that the arena may take; 0: no limit
   RecomputeOptions recompute{};
-  Rates rates{};          ///< of the machine; mode kFit chooses by them between recomputing and streaming
+  Rates rates{};  ///< of the machine; mode kFit chooses by them between recomputing and streaming
   /// The arena is as near to `device_memory` as little time allows (kTimeForLeast): needing more is no error.
   bool least = false;
   /// Copies of weights go before activations are recomputed (mode kFit).
