@@ -108,7 +108,8 @@ TEST_F(GraphNets, LearnNumbersOfGraphs) {
 }
 
 TEST_F(GraphNets, LearnTasksOfYesOrNoWithMissingLabels) {
-  const Settings tasks{"data.graphs.label=graph.tasks", "model.graph.loss=binary", "model.graph.dropout=0"};
+  const Settings tasks{"data.graphs.label=graph.tasks", "model.graph.loss=binary", "model.graph.dropout=0",
+                       "train.evaluation.batches=3"};
   const Trained found = train(recipe("gin", true, tasks), "", 60);
   EXPECT_LT(found.losses.back(), 0.5 * found.losses.front());
   EXPECT_GE(number_of(found.evaluation, "accuracy"), 0.4) << "of few graphs";

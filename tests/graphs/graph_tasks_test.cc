@@ -26,7 +26,7 @@ class GraphTasks : public GraphNets {
     Settings settings{
         "data.graphs.tasks=size graph.size absolute 1, yes graph.tasks binary 0.5, kind node.kind classes, "
         "order edge.order classes 0.25, bond edge.bond squared 0.2",
-        "data.graphs.features=node.x", "model.graph.dropout=0.1"};
+        "data.graphs.features=node.x", "model.graph.dropout=0.1", "train.evaluation.batches=3"};
     settings.insert(settings.end(), more.begin(), more.end());
     return recipe(kind, true, settings);
   }

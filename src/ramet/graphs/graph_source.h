@@ -71,9 +71,8 @@ struct GraphSourceOptions {
 /// - with `sparse`, of a field of width F "feature.value" f32 [B, S], "feature.source", "feature.target_of",
 ///   "feature.by_source" i32 [B, S], "feature.ptr" i32 [B, N + 1] and "feature.source_ptr" i32 [B, F + 1], as of edges
 ///   from features to nodes (graphs/feature_rows.h). S is what N nodes have at most;
-/// - of packs with counts "edge.weight" f32 [B, E], which is the field of that name, or of means 1 over the edges that
-/// end
-///   in a node of the whole graph, times SampleCounts::of_edge; and with a label "label_weight" f32 [B, N], which is
+/// - of packs with counts "edge.weight" f32 [B, E]: the field of that name, or of means 1 over the edges that end in a
+///   node of the whole graph, times SampleCounts::of_edge; and with a label "label_weight" f32 [B, N]:
 ///   SampleCounts::of_node over the number of labels to learn, and 0 where nothing is to be learned.
 class GraphSource final : public Source {
  public:

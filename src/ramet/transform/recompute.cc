@@ -67,6 +67,7 @@ class Recomputer {
   bool is_cheap(NodeId id) const {
     const Node& node = graph_.node(id);
     if (node.op->cheap || !node.op->map_op.empty() || node.op->is_view) return true;
+    if (!node.op->cost) return false;
     const Cost cost = node.op->cost(graph_.signature(id));
     const Cost moved{.flops = 0, .bytes_read = cost.bytes_read, .bytes_written = cost.bytes_written};
     return cost.bytes_written > cost.bytes_read && Rates().seconds(cost) <= Rates().seconds(moved);
