@@ -5,6 +5,7 @@ import numpy as np
 from ramet import _ramet
 from ramet.errors import Error, ShapeError, UnsupportedOp
 
+from ._epochs import Epochs, padded
 from ._sets import GraphSet
 
 
@@ -22,22 +23,14 @@ def type_of(key):
     return tuple(key.split("/"))
 
 
-def _padded(rows, count, fill):
-    made = np.full((count, *rows.shape[1:]), fill, rows.dtype)
-    made[:len(rows)] = rows
-    return made
-
-
-class _HeteroLoader:
-    """An endless sequence of epochs; each iteration is the next one. A batch is a dictionary: for each type of nodes, and for each
-    type of edges as (type of sources, name, type of targets), a dictionary of arrays; fields of graphs, masks and num_graphs by
-    name. One node of each type is kept for padding. Edges of padding join such nodes."""
+class _HeteroLoader(Epochs):
+    """Batches of several types. A batch is a dictionary: for each type of nodes, and for each type of edges as (type of sources,
+    name, type of targets), a dictionary of arrays; fields of graphs, masks and num_graphs by name. One node of each type is kept
+    for padding. Edges of padding join such nodes."""
 
     def __init__(self, dataset, options, over_size_strategy, add_pad_masks, exclude_keys, others):
+        super().__init__(others)
         name = type(self).__name__
-        if others:
-            raise UnsupportedOp("options that this loader does not have", where=name, found=", ".join(others),
-                                remedy="Batches are made by Ramet in this process: leave options of PyTorch's workers out")
         if over_size_strategy.name != "Error":
             raise UnsupportedOp(f"over_size_strategy {over_size_strategy.name} with several types", where=name, expected="Error",
                                 remedy="Raise the room")
@@ -45,23 +38,10 @@ class _HeteroLoader:
         if self.gives_pyg:
             from .pyg import from_pyg
             dataset = from_pyg(dataset, exclude_keys)
-        self.graphs, self.add_pad_masks, self.exclude, self.epoch = dataset, add_pad_masks, set(exclude_keys), 0
-        self.skipped = self.trimmed = 0
+        self.graphs, self.add_pad_masks, self.exclude = dataset, add_pad_masks, set(exclude_keys)
         if options is not None and not isinstance(options.num_nodes, dict):
             raise ShapeError("room for one type", where=name, found=repr(options), expected="num_nodes and num_edges by type")
         self.fixed_size_options = options
-
-    def set_epoch(self, epoch):
-        """The next iteration is this epoch."""
-        self.epoch = epoch
-
-    def __iter__(self):
-        epoch, self.epoch = self.epoch, self.epoch + 1
-        for number in range(self.batches(epoch)):
-            yield self.batch(epoch, number)
-
-    def __len__(self):
-        return self.batches(self.epoch)
 
     def _check_options(self):
         for what, room, types in (("nodes", self.fixed_size_options.num_nodes, self.graphs.node_ptr),
@@ -82,25 +62,25 @@ class _HeteroLoader:
         for key, rows in nodes.items():
             count = room.num_nodes[key]
             made = self._fields(key, rows, count, pad["node"])
-            ends = _padded(np.asarray(ptr[key], np.int64), room.num_graphs + 1, len(rows))
+            ends = padded(np.asarray(ptr[key], np.int64), room.num_graphs + 1, len(rows))
             ends[-1] = count
             made |= {"ptr": ends, "batch": np.repeat(np.arange(room.num_graphs), np.diff(ends)), "num_nodes": count}
             if self.add_pad_masks:
                 made["nodes_mask"] = np.arange(count) < len(rows)
             if seeds is not None:
-                made["n_id"] = _padded(rows.astype(np.int64), count, -1)
+                made["n_id"] = padded(rows.astype(np.int64), count, -1)
                 if seeds[0] == key:
                     made["batch_size"] = seeds[1]
             batch[key] = made
         for key, (rows, ends) in edges.items():
             count, (source, _, target) = room.num_edges[key], type_of(key)
             made = self._fields(key, rows, count, pad["edge"])
-            made["edge_index"] = np.stack([_padded(ends[0].astype(np.int64), count, len(nodes[source])),
-                                           _padded(ends[1].astype(np.int64), count, len(nodes[target]))])
+            made["edge_index"] = np.stack([padded(ends[0].astype(np.int64), count, len(nodes[source])),
+                                           padded(ends[1].astype(np.int64), count, len(nodes[target]))])
             if self.add_pad_masks:
                 made["edges_mask"] = np.arange(count) < len(rows)
             if seeds is not None:
-                made["e_id"] = _padded(rows.astype(np.int64), count, -1)
+                made["e_id"] = padded(rows.astype(np.int64), count, -1)
             batch[type_of(key)] = made
         if self.gives_pyg:
             from .pyg import hetero_batch_of
@@ -112,7 +92,7 @@ class _HeteroLoader:
         for key, values in self.graphs.fields.items():
             level, _, name = key.rpartition(".")
             if level == of and name not in self.exclude and key not in self.exclude:
-                made[name] = _padded(values[rows], count, fill)
+                made[name] = padded(values[rows], count, fill)
         return made
 
 
@@ -142,8 +122,7 @@ class HeteroDataLoader(_HeteroLoader):
 
     def batch(self, epoch, number):
         """A batch, a pure function of the graphs, the options and both numbers; of PyTorch Geometric's graphs its Batch."""
-        if not 0 <= number < self.batches(epoch):
-            raise IndexError(f"batch {number} of {self.batches(epoch)}")
+        self._check_number(epoch, number)
         chosen = self._packs.pack(self._packs.first(epoch) + number)["graphs"]
         rows = lambda ptr: [np.arange(ptr[graph], ptr[graph + 1]) for graph in chosen]
         nodes, ptr = {}, {}
@@ -206,8 +185,7 @@ class HeteroPartLoader(_HeteroLoader):
 
     def batch(self, epoch, number):
         """A batch, a pure function of the graph, the options and both numbers; of a HeteroData a Batch."""
-        if not 0 <= number < self._samples.batches:
-            raise IndexError(f"batch {number} of {self._samples.batches}")
+        self._check_number(epoch, number)
         at = epoch * self._samples.batches + number
         nodes, ends, numbers = self._samples.sample_with_edges(at)
         none = np.zeros(0, np.int64)

@@ -7,6 +7,7 @@ import numpy as np
 from ramet import _ramet
 from ramet.errors import Error, ShapeError, UnsupportedOp
 
+from ._epochs import Epochs, padded
 from ._hetero_loaders import HeteroDataLoader, HeteroPartLoader, has_types
 from ._sets import EDGE, NODE, GraphSet
 
@@ -121,14 +122,12 @@ def _without(pack, keep):
                    "source": place[pack["source"][edges]], "target": place[pack["target"][edges]]}
 
 
-class _Loader:
-    """An endless sequence of epochs; each iteration is the next one. `batch(epoch, i)` is a pure function of the set, the
-    loader's options, the epoch and i."""
+class _Loader(Epochs):
+    """Batches of one type of nodes and one of edges. `batch(epoch, i)` is a pure function of the set, the loader's options, the
+    epoch and i."""
 
     def __init__(self, dataset, options, over_size_strategy, add_pad_masks, exclude_keys, others):
-        if others:
-            raise UnsupportedOp("options that this loader does not have", where=type(self).__name__, found=", ".join(others),
-                                remedy="Batches are made by Ramet in this process: leave options of PyTorch's workers out")
+        super().__init__(others)
         if over_size_strategy not in self.OVER_SIZE:
             raise UnsupportedOp(f"over_size_strategy {over_size_strategy.name}", where=type(self).__name__,
                                 expected=" or ".join(each.name for each in self.OVER_SIZE),
@@ -136,8 +135,7 @@ class _Loader:
         self.graphs = _set_of(dataset, exclude_keys)
         self.gives_pyg = not isinstance(dataset, GraphSet)
         self.fixed_size_options, self.over_size_strategy = options, over_size_strategy
-        self.add_pad_masks, self.epoch, self.skipped, self.trimmed = add_pad_masks, 0, 0, 0
-        self.keys = {}
+        self.add_pad_masks, self.keys = add_pad_masks, {}
         for key in self.graphs.fields:
             of, _, name = key.rpartition(".")
             if name in exclude_keys or key in exclude_keys:
@@ -147,26 +145,13 @@ class _Loader:
                             remedy=f"Rename the field, or give exclude_keys=['{key}']")
             self.keys[name] = key
 
-    def set_epoch(self, epoch):
-        """The next iteration is this epoch."""
-        self.epoch = epoch
-
-    def __iter__(self):
-        epoch, self.epoch = self.epoch, self.epoch + 1
-        for number in range(self.batches(epoch)):
-            yield self.batch(epoch, number)
-
-    def __len__(self):
-        return self.batches(self.epoch)
-
     def batches(self, epoch):
         """How many batches an epoch has."""
         return self._packs.packs(epoch)
 
     def pack(self, epoch, number):
         """What a batch holds: graphs, nodes and edges by number, as ramet.GraphPacks.pack tells it."""
-        if not 0 <= number < self.batches(epoch):
-            raise IndexError(f"batch {number} of {self.batches(epoch)}")
+        self._check_number(epoch, number)
         return self._packs.pack(self._packs.first(epoch) + number)
 
     def batch(self, epoch, number):
@@ -203,16 +188,11 @@ class _Loader:
         rooms = {NODE: (room.num_nodes, pack["nodes"]), EDGE: (room.num_edges, pack["edges"]),
                  "graph": (room.num_graphs, pack["graphs"])}
 
-        def padded(rows, count, fill, dtype):
-            made = np.full((count, *rows.shape[1:]), fill, dtype)
-            made[:len(rows)] = rows
-            return made
-
         batch = {}
         for name, key in self.keys.items():
             of, values = key.rpartition(".")[0], self.graphs.fields[key]
             count, rows = rooms[of]
-            batch[name] = padded(values[rows], count, room.pad_values[of], values.dtype)
+            batch[name] = padded(values[rows], count, room.pad_values[of])
         batch["edge_index"] = np.stack([padded(pack[each], room.num_edges, nodes, np.int64) for each in ("source", "target")])
         # Padding: all nodes are in the last graph, and edges join the first of them to itself. Graphs between are empty.
         ptr = padded(pack["graph_ptr"], room.num_graphs + 1, nodes, np.int64)
