@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "ramet/transform/differentiate.h"
-#include "ramet/transform/fit_within.h"
 #include "ramet/transform/layers.h"
 #include "ramet/transform/simplify.h"
 #include "random_model.h"
@@ -77,6 +76,12 @@ class FitActivations : public testing::Test {
     for (size_t i = 0; i < bytes.size(); ++i)
       if (choices[i].stream) seconds += 2 * static_cast<double>(bytes[i]) / (problem_.rates.bandwidth / 2);
     return seconds;
+  }
+
+  ActivationChoices fit_within(double time_share) const {
+    FitProblem problem = problem_;
+    problem.time_share = time_share;
+    return fit_activations(step_, problem);
   }
 
   /// Seconds of a micro-batch where everything is kept.
@@ -219,16 +224,16 @@ TEST_F(FitActivations, WithinAShareOfTheTimeIsAsSmallAsThatAllows) {
   const int64_t smallest = peak(fit_activations(step_, problem_));
   int64_t last = kept() + 1;
   for (const double share : {0.0, 0.02, 0.1, 0.2}) {
-    const ActivationChoices choices = fit_within(step_, problem_, share);
+    const ActivationChoices choices = fit_within(share);
     EXPECT_LE(cost(choices), share * compute()) << text_of(choices);
     EXPECT_LT(peak(choices), last) << share << ": " << text_of(choices);
     EXPECT_GT(peak(choices), smallest);
     last = peak(choices);
   }
-  EXPECT_EQ(fit_within(step_, problem_, 0), ActivationChoices(kLayers + 1));
-  EXPECT_EQ(peak(fit_within(step_, problem_, 1)), smallest) << "enough time for everything";
+  EXPECT_EQ(fit_within(0), ActivationChoices(kLayers + 1));
+  EXPECT_EQ(peak(fit_within(1)), smallest) << "enough time for everything";
   problem_.byte_limit = kept() - 1;
-  EXPECT_GT(peak(fit_within(step_, problem_, 0.2)), last) << "no more than the limit asks for";
+  EXPECT_GT(peak(fit_within(0.2)), last) << "no more than the limit asks for";
 }
 
 TEST_F(FitActivations, WhatCannotFitIsAsSmallAsCanBe) {

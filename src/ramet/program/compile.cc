@@ -22,7 +22,6 @@
 #include "ramet/program/stage.h"
 #include "ramet/program/steps.h"
 #include "ramet/transform/attach_programs.h"
-#include "ramet/transform/fit_within.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/inline_maps.h"
@@ -300,8 +299,9 @@ class StageFit {
 /// that a step's forward and backward pass takes: layers that are computed again whole cost up to a third of it.
 constexpr double kTimeForLeast = 0.1;
 
-ActivationChoices fit(const StepGraph& step, const FitProblem& problem, const CompileOptions& options) {
-  return options.least ? fit_within(step, problem, kTimeForLeast) : fit_activations(step, problem);
+ActivationChoices fit(const StepGraph& step, FitProblem problem, const CompileOptions& options) {
+  if (options.least) problem.time_share = kTimeForLeast;
+  return fit_activations(step, problem);
 }
 
 /// How candidates of mode kFit are compiled, whose peaks are asked for.

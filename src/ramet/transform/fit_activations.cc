@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <cmath>
 #include <tuple>
 
-#include "ramet/transform/fit_within.h"
 #include "ramet/transform/layers.h"
 
 namespace ramet::transform {
@@ -16,7 +15,6 @@ double Rates::seconds(const Cost& cost) const {
 
 namespace {
 
-constexpr double kAnyTime = std::numeric_limits<double>::infinity();
 constexpr size_t kLevels = 3;
 constexpr size_t level_index(RecomputeLevel level) { return static_cast<size_t>(level); }
 
@@ -103,7 +101,7 @@ struct Mixture {
 /// One stage, its layers, and the front of mixtures that are worth a try, the fastest first.
 class StageFit {
  public:
-  StageFit(std::vector<size_t> members, const std::vector<Unit>& units, const FitProblem& problem, double time_share)
+  StageFit(std::vector<size_t> members, const std::vector<Unit>& units, const FitProblem& problem)
       : members_(std::move(members)),
         units_(units),
         problem_(problem),
@@ -111,7 +109,7 @@ class StageFit {
         limit_(problem.byte_limit) {
     choice_.kinds.assign(members_.size(), kKeep);
     for (size_t member : members_) compute_ += units_[member].compute;
-    if (time_share < kAnyTime) most_seconds_ = time_share * compute_;
+    if (std::isfinite(problem_.time_share)) most_seconds_ = problem_.time_share * compute_;
   }
 
   /// Peak of choices in which all layers do the same.
@@ -237,8 +235,8 @@ class StageFit {
   const FitProblem& problem_;
   const uint8_t first_kind_;
   const int64_t limit_;
-  double compute_ = 0;              ///< seconds of both passes, where nothing is recomputed
-  double most_seconds_ = kAnyTime;  ///< that a mixture may cost
+  double compute_ = 0;  ///< seconds of both passes, where nothing is recomputed
+  double most_seconds_ = std::numeric_limits<double>::infinity();  ///< that a mixture may cost
   std::array<double, kKinds.size()> uniform_{};
   std::vector<Mixture> front_;
   Mixture choice_;  ///< the fastest that fits, else the smallest
@@ -250,10 +248,9 @@ class StageFit {
 
 class Fit {
  public:
-  Fit(const StepGraph& step, const FitProblem& problem, double time_share)
+  Fit(const StepGraph& step, const FitProblem& problem)
       : step_(step),
         problem_(problem),
-        time_share_(time_share),
         count_(problem.stage_of.size()),
         first_kind_(problem.may_stream ? 0 : kFirstResident) {}
 
@@ -265,7 +262,7 @@ class Fit {
       std::vector<size_t> members;
       for (size_t unit = 0; unit < count_; ++unit)
         if (problem_.stage_of[unit] == static_cast<int>(s)) members.push_back(unit);
-      stages_.emplace_back(std::move(members), units_, problem_, time_share_);
+      stages_.emplace_back(std::move(members), units_, problem_);
       stages_.back().note_uniform(kKeep, kept[s]);
     }
     for (uint8_t kind = first_kind_; kind < kKeep; ++kind) {
@@ -275,7 +272,7 @@ class Fit {
     }
     search();
     settle();
-    return time_share_ < kAnyTime ? combined() : last_resort();
+    return std::isfinite(problem_.time_share) ? combined() : last_resort();
   }
 
  private:
@@ -357,7 +354,6 @@ class Fit {
 
   const StepGraph& step_;
   const FitProblem& problem_;
-  const double time_share_;
   const size_t count_;
   const uint8_t first_kind_;
   std::vector<Unit> units_;
@@ -369,12 +365,8 @@ class Fit {
 }  // namespace
 
 ActivationChoices fit_activations(const StepGraph& step, const FitProblem& problem) {
-  return fit_within(step, problem, kAnyTime);
-}
-
-ActivationChoices fit_within(const StepGraph& step, const FitProblem& problem, double time_share) {
   if (problem.stage_of.size() <= 1) return ActivationChoices(problem.stage_of.size());
-  return Fit(step, problem, time_share).run();
+  return Fit(step, problem).run();
 }
 
 std::string text_of(const ActivationChoices& choices) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct FitProblem {
   bool in_parts = false;      ///< the model is cut between layers, so every layer keeps its inputs
   bool to_files = false;      ///< streaming memory is files
   Rates rates{};
+  /// A stage's choices add at most this share (of 1) to the time that its forward and backward pass takes when
+  /// everything is kept; infinity: no limit.
+  double time_share = std::numeric_limits<double>::infinity();
   /// Bytes that each stage needs under a choices; `recomputed` is the step with it. Asked a dozen times.
   std::function<std::vector<int64_t>(const StepGraph& recomputed, const ActivationChoices& choices)> peaks;
 };
@@ -28,7 +32,8 @@ struct FitProblem {
 /// stay. It is a knapsack problem with few kinds of items: peaks of choices in which all layers do the same give the
 /// bytes that a layer saves; mixtures of at most three of these make a front of bytes against seconds, along which each
 /// stage's limit is searched with real peaks, all stages at once. Deterministic. When nothing fits, each stage has the
-/// choices of the least peak; on one device, inputs of layers are then dropped too where that lowers it.
+/// choices of the least peak; on one device, inputs of layers are then dropped too where that lowers it. With
+/// a limit to the time these are the smallest choices within it that were found, and inputs of layers stay.
 ActivationChoices fit_activations(const StepGraph& step, const FitProblem& problem);
 
 /// "stream 0-3, recompute 4-6, recompute cheap 7, keep 8-11, head" for people; the head is what follows the layers.
