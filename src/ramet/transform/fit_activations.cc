@@ -123,6 +123,8 @@ class StageFit {
     resolved_ = best_fits_ && choice_.seconds <= 0;
     if (resolved_) return;
     find_front();
+    resolved_ = front_.size() < 2;  // a limit to the time may leave only what keeps everything
+    if (resolved_) return;
     low_ = 0;
     high_ = front_.size();
     at_ = static_cast<size_t>(
@@ -130,7 +132,6 @@ class StageFit {
                      [&](const Mixture& each) { return each.bytes <= static_cast<double>(limit_); }) -
         front_.begin());
     at_ = std::clamp<size_t>(at_, 1, front_.size() - 1);
-    resolved_ = front_.size() < 2;
   }
 
   bool resolved() const { return resolved_; }
