@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "kernel/kernel_tools.h"
 #include "ramet/base/error.h"
@@ -212,6 +213,71 @@ TEST(Linear, AddsTheBiasBeforeRounding) {
           for (int threads : {2, 3}) EXPECT_EQ(found, run("linear", inputs, attributes, threads, kernel));
         }
       }
+}
+
+/// Whether row `i` of 300 is one of zeros: runs of several lengths, from within groups of rows, to the end.
+bool is_empty(int64_t i) { return (i >= 40 && i < 90) || (i >= 150 && i < 260) || (i >= 270 && i < 275) || i >= 290; }
+
+/// With these rows of `width` elements 0 or -0.
+HostTensor with_empty_rows(HostTensor tensor, int64_t width, const std::function<bool(int64_t)>& empty) {
+  for (int64_t i = 0; i < tensor.elements(); ++i)
+    if (empty(i / width)) tensor.set(i, i % 3 == 0 ? -0.0 : 0.0);
+  return tensor;
+}
+
+/// Rows of zeros may be left out of a product: that changes no bit of the others, and they are what is added to them.
+TEST(Matmul, RowsOfZerosChangeNothing) {
+  const int64_t m = 300, n = 100, k = 70;
+  for (const std::string& kernel : kernels_of(DType::kF32))
+    for (const std::string form : {"product", "bias", "accumulate"}) {
+      const std::string op = form == "bias" ? "linear" : "matmul";
+      const Attributes attributes = form == "accumulate" ? Attributes{{"accumulate", true}} : Attributes{};
+      std::vector<HostTensor> inputs{random_tensor(DType::kF32, {m, k}, 1), random_tensor(DType::kF32, {k, n}, 2)};
+      if (form == "bias") inputs.push_back(random_tensor(DType::kF32, {n}, 3));
+      if (form == "accumulate") inputs.push_back(random_tensor(DType::kF32, {m, n}, 3));
+      const HostTensor full = run(op, inputs, attributes, 1, kernel);
+      inputs[0] = with_empty_rows(inputs[0], k, is_empty);
+      for (int threads : {1, 2, 3}) {
+        SCOPED_TRACE(kernel + " " + form + " " + std::to_string(threads));
+        const HostTensor found = run(op, inputs, attributes, threads, kernel);
+        for (int64_t i = 0; i < m * n; ++i) {
+          const double added = form == "product" ? 0 : inputs[2].get(form == "bias" ? i % n : i);
+          ASSERT_EQ(found.get(i), is_empty(i / n) ? added : full.get(i)) << i / n;
+        }
+      }
+      // Zero times infinity is no number, wherever it is.
+      inputs[1].set(5 * n + 7, INFINITY);
+      const HostTensor found = run(op, inputs, attributes, 2, kernel);
+      for (int64_t i = 0; i < m; ++i) ASSERT_EQ(std::isnan(found.get(i * n + 7)), is_empty(i)) << kernel << i;
+    }
+}
+
+/// The same of sums over rows, as gradients of weights are: they are those of the rows that are left.
+TEST(Matmul, SumsOverRowsOfZerosAreThoseOfTheOthers) {
+  const int64_t rows = 300, m = 100, n = 90;
+  const auto in_a = [](int64_t i) { return is_empty(i) && i < 150; };
+  const auto in_b = [](int64_t i) { return is_empty(i) && i >= 150; };
+  const Attributes attributes{{"transpose_a", true}};
+  std::vector<HostTensor> inputs{with_empty_rows(random_tensor(DType::kF32, {rows, m}, 1), m, in_a),
+                                 with_empty_rows(random_tensor(DType::kF32, {rows, n}, 2), n, in_b)};
+  std::vector<HostTensor> left;
+  for (const HostTensor& input : inputs) {
+    const int64_t width = input.type.shape[1];
+    std::vector<double> values;
+    for (int64_t i = 0; i < rows * width; ++i)
+      if (!is_empty(i / width)) values.push_back(input.get(i));
+    left.push_back(HostTensor::of(DType::kF32, {std::ssize(values) / width, width}, values));
+  }
+  for (const std::string& kernel : kernels_of(DType::kF32)) {
+    const HostTensor expected = run("matmul", left, attributes, 1, kernel);
+    for (int threads : {1, 2, 3})
+      ASSERT_EQ(run("matmul", inputs, attributes, threads, kernel), expected) << kernel << threads;
+    auto infinite = inputs;
+    infinite[1].set(60 * n + 7, INFINITY);
+    infinite[0].set(200 * m + 9, INFINITY);
+    const HostTensor found = run("matmul", infinite, attributes, 2, kernel);
+    for (int64_t i = 0; i < m * n; ++i) ASSERT_EQ(std::isnan(found.get(i)), i / n == 9 || i % n == 7) << kernel << i;
+  }
 }
 
 TEST(Matmul, NothingToSumIsZero) {

@@ -55,9 +55,9 @@ class Tgn {
     return build_.input(name, dtype, Shape(std::move(dims)), std::move(axes));
   }
   /// 1 or 0 for each node: [1, N, 1].
-  Tensor flags(const std::string& name) {
-    return reshape(cast(input(name, DType::kU8, {task_.room.nodes()}), DType::kF32), {1, task_.room.nodes(), 1});
-  }
+  Tensor flags(const std::string& name) { return flags_of(input(name, DType::kU8, {task_.room.nodes()})); }
+  /// 1 or 0 for each row: [1, n, 1] of [1, n].
+  Tensor flags_of(Tensor holds) { return reshape(cast(holds, DType::kF32), {1, holds.dim(1), 1}); }
   /// x W^T + b, or without b.
   Tensor dense(Tensor x, const std::string& name, int64_t out, const LogicalAxis& out_axis = {},
                const LogicalAxis& in_axis = {}, bool biased = true) {
@@ -136,15 +136,19 @@ class Tgn {
                                  .target = input("edge_target", DType::kI32, {edges}),
                                  .by_source = each,
                                  .source_ptr = input("edge_ptr", DType::kI32, {edges + 1})};
-    Tensor of_events = encoded(input("edge_time", DType::kF32, {edges}));
+    // Zeros in rows without an edge or a node: products leave them out.
+    const Tensor is_edge = less(each, slice_axis(lists.ptr, 1, room.targets(), room.targets() + 1));
+    Tensor of_events = multiply(encoded(input("edge_time", DType::kF32, {edges})), flags_of(is_edge));
     if (task_.message_width > 0)
       of_events = concat({of_events, input("edge_message", DType::kF32, {edges, task_.message_width})}, 2);
     const Tensor targets = slice_axis(memories, 1, 0, room.targets());
     const auto part = [&](Tensor x, const std::string& name, bool biased = true) {
       return dense(x, "gnn.conv." + name, config_.embedding, kHeads, {}, biased);
     };
-    const Tensor query = part(targets, "lin_query"), key = part(memories, "lin_key"),
-                 value = part(memories, "lin_value"), event = part(of_events, "lin_edge", false);
+    const Tensor is_node = less(nodes_, full(build_, DType::kI32, {}, static_cast<double>(task_.nodes)));
+    const Tensor sources = multiply(memories, flags_of(is_node));
+    const Tensor query = part(targets, "lin_query"), key = part(sources, "lin_key"), value = part(sources, "lin_value"),
+                 event = part(of_events, "lin_edge", false);
     const Tensor logits = add(neighbor_dot(query, key, lists, heads), neighbor_dot(query, event, of_edges, heads));
     const Tensor weights =
         model_.drop(segment_softmax(scale(logits, 1 / std::sqrt(static_cast<double>(size))), lists.ptr),

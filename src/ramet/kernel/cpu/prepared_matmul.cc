@@ -12,6 +12,7 @@
 #include "ramet/kernel/cpu/matmul_plain.h"
 #include "ramet/kernel/cpu/onednn.h"
 #include "ramet/kernel/cpu/strided_product.h"
+#include "ramet/kernel/cpu/zero_rows.h"
 #include "ramet/kernel/hopper/product.h"
 
 namespace ramet::kernel {
@@ -26,7 +27,9 @@ constexpr int64_t kTileStrips = 8;           // of a block of rows of tiles
 constexpr int64_t kSharedRows = 256;         // least k of a block of columns that threads share
 constexpr int64_t kPackedColumns = 128;      // least columns that are worth packing rows for
 constexpr int64_t kResultBytes = 256 << 10;  // of a block of rows that an epilogue reads again
-constexpr int64_t kStridedMost = 256;        // rows and columns of products that copies would cost more than they gain
+constexpr int64_t kStridedMost = 320;        // rows and columns of products that copies would cost more than they gain
+constexpr int64_t kSkippedRows = 128;        // least rows of a product that leaves rows of zeros out
+constexpr int64_t kFilledPieces[] = {128, 32, kZeroGroup};  // rows that are multiplied at once then
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 int64_t round_down(int64_t value, int64_t step) { return std::max(step, value / step * step); }
@@ -68,6 +71,7 @@ struct PreparedMatmul::Parts {
   bool packs_a = false;         // for tiles
   bool buffered = false;        // sums go to a buffer in f32, and out through finish_rows
   bool strided = false;         // both operands are read as they lie: no copies, no blocks
+  bool skips_zeros = false;     // rows of a that are zero are left out
   int64_t row_block = 0, column_block = 0;
   std::string implementation = "plain";
   std::map<std::pair<int64_t, int64_t>, std::unique_ptr<onednn::Gemm>> gemms;  // by rows and columns
@@ -100,6 +104,7 @@ struct PreparedMatmul::Parts {
   bool make_gemms(std::string* why);
   bool make_gemm(int64_t rows, int64_t columns, std::string* why);
   void choose_strided();
+  bool choose_skipping(std::string* why);
   void size_scratch();
   Range row_share(int rank) const;
   Range column_share(int rank) const;
@@ -107,6 +112,10 @@ struct PreparedMatmul::Parts {
   void block(int64_t index, Range rows, Range columns, int rank, const char* b, const char* a,
              const Operands& at) const;
   void copy_rows(const char* from, int64_t rows, char* to) const;
+  std::optional<std::vector<int64_t>> filled_rows(int64_t index, const char* b, const Operands& at) const;
+  void filled_product(int64_t index, const std::vector<int64_t>& filled, int rank, const char* b,
+                      const Operands& at) const;
+  void leave_out(int64_t index, Range rows, int rank, const Operands& at) const;
   void run(const Operands& at, ThreadTeam& team) const;
   void run_whole_products(const Operands& at, ThreadTeam& team) const;
 };
@@ -201,6 +210,16 @@ void PreparedMatmul::Parts::choose_strided() {
   buffered = true;
   row_block = std::max<int64_t>(1, form.m);
   column_block = form.n;
+}
+
+/// Rows of f32 that are read where they lie may be cut anywhere, so those of zeros between them need no product.
+bool PreparedMatmul::Parts::choose_skipping(std::string* why) {
+  skips_zeros = kind == BlockProduct::kOnednn && blocked.compute == DType::kF32 && !strided && !copies_a && !buffered &&
+                !by_columns && !whole_products && form.m >= kSkippedRows;
+  if (!skips_zeros) return true;
+  for (const int64_t rows : kFilledPieces)
+    if (rows <= row_block && !make_gemm(rows, form.n, why)) return false;
+  return form.m % kZeroGroup == 0 || make_gemm(form.m % kZeroGroup, form.n, why);
 }
 
 void PreparedMatmul::Parts::size_scratch() {
@@ -337,6 +356,61 @@ void PreparedMatmul::Parts::product(int64_t index, Range rows, Range columns, in
   }
 }
 
+/// Which groups of rows of a product are more than zeros, where so many are zeros that it is worth leaving them out;
+/// nothing where all rows are to be multiplied.
+std::optional<std::vector<int64_t>> PreparedMatmul::Parts::filled_rows(int64_t index, const char* b,
+                                                                       const Operands& at) const {
+  if (!skips_zeros) return std::nullopt;
+  const auto* a = reinterpret_cast<const float*>(at.a) + form.a_index[static_cast<size_t>(index)] * form.m * form.k;
+  std::vector<int64_t> filled = filled_groups(a, form.m, form.k);
+  if (std::ssize(filled) * kZeroGroup * 8 > form.m * 7) return std::nullopt;
+  if (!are_finite(reinterpret_cast<const float*>(b), 1, blocked.bytes() / 4, 0)) return std::nullopt;
+  return filled;
+}
+
+/// A thread's share of a product of these groups of rows, and of what the others are without one.
+void PreparedMatmul::Parts::filled_product(int64_t index, const std::vector<int64_t>& filled, int rank, const char* b,
+                                           const Operands& at) const {
+  const Range own = part(std::ssize(filled), 1, rank, threads);
+  for (int64_t i = own.begin, next; i < own.end; i = next) {
+    const int64_t first = filled[static_cast<size_t>(i)];
+    for (next = i + 1; next < own.end && filled[static_cast<size_t>(next)] == first + next - i;) ++next;
+    const int64_t end = std::min(form.m, (first + next - i) * kZeroGroup);
+    for (int64_t row = first * kZeroGroup, rows; row < end; row += rows) {
+      const auto fits = [&](int64_t piece) { return piece <= std::min(row_block, end - row); };
+      const auto* const piece = std::ranges::find_if(kFilledPieces, fits);
+      rows = piece != std::end(kFilledPieces) ? *piece : end - row;
+      product(index, {row, row + rows}, {0, form.n}, rank, b, at);
+    }
+  }
+  const Range all = part((form.m + kZeroGroup - 1) / kZeroGroup, 1, rank, threads);
+  auto at_filled = std::ranges::lower_bound(filled, all.begin);
+  for (int64_t group = all.begin; group < all.end; ++group) {
+    if (at_filled != filled.end() && *at_filled == group)
+      ++at_filled;
+    else
+      leave_out(index, {group * kZeroGroup, std::min(form.m, (group + 1) * kZeroGroup)}, rank, at);
+  }
+}
+
+/// Results of rows whose sums are zero.
+void PreparedMatmul::Parts::leave_out(int64_t index, Range rows, int rank, const Operands& at) const {
+  const int64_t n = form.n, first = (index * form.m + rows.begin) * n;
+  float* const out = reinterpret_cast<float*>(at.out) + first;
+  const auto* extra = static_cast<const float*>(at.extra);
+  if (form.has_bias) {
+    for (int64_t row = 0; row < rows.size(); ++row)
+      std::transform(extra, extra + n, out + row * n, [](float bias) { return 0.0f + bias; });
+  } else if (form.accumulate) {
+    std::transform(extra + first, extra + first + rows.size() * n, out, [](float c) { return 0.0f + c; });
+  } else {
+    std::fill_n(out, rows.size() * n, 0.0f);
+  }
+  if (epilogue)
+    epilogue->apply(*at.context, at.scratch + epilogue_at(), rank, (index * form.m + rows.begin) * form.n,
+                    (index * form.m + rows.end) * form.n);
+}
+
 void PreparedMatmul::Parts::run_whole_products(const Operands& at, ThreadTeam& team) const {
   const int64_t b_bytes = form.k * form.n * static_cast<int64_t>(size_of(form.b.dtype));
   team.run([&](int rank) {
@@ -380,8 +454,13 @@ void PreparedMatmul::Parts::run(const Operands& at, ThreadTeam& team) const {
       held = wanted;
       b = at.scratch;
     }
+    const auto filled = filled_rows(index, b, at);
     team.run([&](int rank) {
-      if (rank < threads) product(index, row_share(rank), column_share(rank), rank, b, at);
+      if (rank >= threads) return;
+      if (filled)
+        filled_product(index, *filled, rank, b, at);
+      else
+        product(index, row_share(rank), column_share(rank), rank, b, at);
     });
   }
 }
@@ -464,6 +543,7 @@ std::unique_ptr<PreparedMatmul> PreparedMatmul::make(BlockProduct kind, const Ma
   parts->choose_blocks();
   if (!parts->make_gemms(why)) return nullptr;
   parts->choose_strided();
+  if (!parts->choose_skipping(why)) return nullptr;
   parts->size_scratch();
   return std::unique_ptr<PreparedMatmul>(new PreparedMatmul(std::move(parts)));
 }

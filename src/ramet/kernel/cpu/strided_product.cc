@@ -10,6 +10,7 @@
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/strided_product.h"
 #include "ramet/kernel/cpu/unroll.h"
+#include "ramet/kernel/cpu/zero_rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ramet::kernel {
@@ -89,6 +90,20 @@ void Pass(const StridedProduct& of, int64_t p, int64_t depth, float* sums, bool 
   }
 }
 
+/// Whether rows [p, p + rows) of k add nothing: one operand has zeros there, the other one no infinities and NaN.
+bool AddNothing(const StridedProduct& of, int64_t p, int64_t rows) {
+  if (of.a_row != 1) return false;
+  const float *a = of.a + p * of.a_k, *b = of.b + p * of.b_stride;
+  if (are_zero(a, rows, of.m, of.a_k)) return are_finite(b, rows, of.n, of.b_stride);
+  return are_zero(b, rows, of.n, of.b_stride) && are_finite(a, rows, of.m, of.a_k);
+}
+
+/// The end of the rows from p on, below `end`, that all add something, or that all add nothing.
+int64_t EndOf(bool something, const StridedProduct& of, int64_t p, int64_t end) {
+  while (p < end && AddNothing(of, p, std::min(kZeroGroup, end - p)) != something) p += kZeroGroup;
+  return std::min(p, end);
+}
+
 void StridedProductOf(const StridedProduct& of) {
   const F32 df;
   const auto lanes = static_cast<int64_t>(hn::Lanes(df));
@@ -98,8 +113,13 @@ void StridedProductOf(const StridedProduct& of) {
   for (int64_t begin = 0; begin < of.k; begin += chain) {
     float* const sums = begin == 0 ? of.c : of.work;
     const int64_t end = std::min(of.k, begin + chain);
-    for (int64_t p = begin; p < end; p += depth) Pass(of, p, std::min(depth, end - p), sums, p == begin);
-    if (begin > 0)
+    bool first = true;
+    for (int64_t p = EndOf(false, of, begin, end); p < end; p = EndOf(false, of, p, end)) {
+      for (const int64_t last = EndOf(true, of, p, end); p < last; p += std::min(depth, last - p), first = false)
+        Pass(of, p, std::min(depth, last - p), sums, first);
+    }
+    if (begin == 0 && first) std::fill_n(sums, of.m * of.c_stride, 0.0f);
+    if (begin > 0 && !first)
       for (int64_t i = 0; i < of.m * of.c_stride; i += lanes)
         hn::StoreU(hn::Add(hn::LoadU(df, of.c + i), hn::LoadU(df, sums + i)), df, of.c + i);
   }

@@ -1,0 +1,80 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ramet/kernel/cpu/zero_rows.cc"
+#include "ramet/kernel/cpu/targets.h"
+
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/zero_rows.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ramet::kernel {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using U32 = hn::ScalableTag<uint32_t>;
+
+/// Whether no float of a row is one that `finds` finds among the bits of several.
+template <typename Finds>
+HWY_INLINE bool NoneIn(const float* row, int64_t width, const Finds& finds) {
+  const U32 d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto* const bits = reinterpret_cast<const uint32_t*>(row);
+  int64_t i = 0;
+  for (; i + lanes <= width; i += lanes)
+    if (!hn::AllFalse(d, finds(hn::LoadU(d, bits + i)))) return false;
+  const auto rest = hn::FirstN(d, static_cast<size_t>(width - i));
+  return i == width || hn::AllFalse(d, finds(hn::MaskedLoad(rest, d, bits + i)));
+}
+
+bool AreZero(const float* data, int64_t rows, int64_t width, int64_t stride) {
+  const auto magnitude = hn::Set(U32(), 0x7fffffffu), none = hn::Zero(U32());
+  const auto finds = [&](hn::Vec<U32> bits) { return hn::Ne(hn::And(bits, magnitude), none); };
+  for (int64_t i = 0; i < rows; ++i)
+    if (!NoneIn(data + i * stride, width, finds)) return false;
+  return true;
+}
+
+bool AreFinite(const float* data, int64_t rows, int64_t width, int64_t stride) {
+  const auto exponent = hn::Set(U32(), 0x7f800000u);
+  const auto finds = [&](hn::Vec<U32> bits) { return hn::Eq(hn::And(bits, exponent), exponent); };
+  for (int64_t i = 0; i < rows; ++i)
+    if (!NoneIn(data + i * stride, width, finds)) return false;
+  return true;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ramet::kernel
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ramet::kernel {
+HWY_EXPORT(AreZero);
+HWY_EXPORT(AreFinite);
+
+bool are_zero(const float* data, int64_t rows, int64_t width, int64_t stride) {
+  cpu_level();
+  return HWY_DYNAMIC_DISPATCH(AreZero)(data, rows, width, stride);
+}
+
+bool are_finite(const float* data, int64_t rows, int64_t width, int64_t stride) {
+  cpu_level();
+  return HWY_DYNAMIC_DISPATCH(AreFinite)(data, rows, width, stride);
+}
+
+std::vector<int64_t> filled_groups(const float* data, int64_t rows, int64_t width) {
+  std::vector<int64_t> filled;
+  const int64_t groups = (rows + kZeroGroup - 1) / kZeroGroup;
+  filled.reserve(static_cast<size_t>(groups));
+  for (int64_t group = 0; group < groups; ++group) {
+    const int64_t first = group * kZeroGroup;
+    if (!are_zero(data + first * width, std::min(kZeroGroup, rows - first), width, width)) filled.push_back(group);
+  }
+  return filled;
+}
+
+}  // namespace ramet::kernel
+#endif
