@@ -385,11 +385,14 @@ def main():
     matrix = Matrix(options)
     shutil.rmtree(matrix.work, ignore_errors=True)
     matrix.stream.mkdir(parents=True)
-    cases = [case for case in matrix.all_cases() if options.only in case[2] and options.model in case[0]]
+    every = matrix.all_cases()
+    cases = [case for case in every if options.only in case[2] and options.model in case[0]]
     part, parts = map(int, options.part.split("/"))
     cases = cases[part - 1::parts]
     if not cases:
-        sys.exit("layouts: no such case")
+        models = ", ".join(sorted({case[0] for case in every}))
+        sys.exit(f"layouts: no case of a model like '{options.model}' with a layout like '{options.only}' in part {options.part}"
+                 f"{' of those that --quick takes' if options.quick else ''}; models: {models}")
     if not shutil.which("mpirun"):
         print("layouts: no mpirun: without the cases of MPI ranks")
         cases = [case for case in cases if not case[3]]
