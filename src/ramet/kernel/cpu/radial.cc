@@ -69,15 +69,38 @@ class Cells {
   HWY_ALIGN float share_[4][kCells];
 };
 
+/// Rows [begin, end) of the sums: each is set to 0 when it is first reached, so that it is in the cache when it is
+/// added to.
+class FreshRows {
+ public:
+  FreshRows(const RadialCall& call, int64_t begin, int64_t end)
+      : out_(call.out), width_(call.form->width), begin_(begin), end_(end), next_(begin) {}
+  HWY_INLINE bool own(int64_t row) const { return row >= begin_ && row < end_; }
+  /// Before the sums of an own row are read.
+  HWY_INLINE void reach(int64_t row) {
+    if (row >= next_) clear_to(row + 1);
+  }
+  void clear_to(int64_t end) {
+    if (end > next_) std::fill(out_ + next_ * width_, out_ + end * width_, 0.0f);
+    next_ = std::max(next_, end);
+  }
+
+ private:
+  float* out_;
+  int64_t width_, begin_, end_, next_;
+};
+
 /// Vectors of features that one walk over the pairs takes, with a row's own in registers.
 constexpr int64_t kSumVectors = hn::MaxLanes(Df()) >= 16 ? 8 : 4, kGradientVectors = 4;
 
-/// What a pair adds to those of its rows that are in [begin, end), of features [first_feature, last_feature).
-HWY_INLINE void add_pair(const RadialCall& call, const float* table, Cells& cells, int64_t begin, int64_t end,
+/// What a pair adds to those of its rows that are in `sums`, of features [first_feature, last_feature).
+HWY_INLINE void add_pair(const RadialCall& call, const float* table, Cells& cells, FreshRows& sums,
                          int64_t first_feature, int64_t last_feature, int64_t pair, int64_t first, int64_t second) {
   const int64_t width = call.form->width, cell = cells.at(pair);
   const auto at = [&](auto* values, int64_t row) { return values + row * width + first_feature; };
-  const bool own_first = first >= begin && first < end, own_second = second >= begin && second < end;
+  const bool own_first = sums.own(first), own_second = sums.own(second);
+  if (own_first) sums.reach(first);
+  if (own_second) sums.reach(second);
   const float *const rows = at(table, cells.first(cell)), *const x_first = at(call.x, first),
                      *const x_second = at(call.x, second);
   float *const to_first = at(call.out, first), *const to_second = at(call.out, second);
@@ -93,8 +116,8 @@ HWY_INLINE void add_pair(const RadialCall& call, const float* table, Cells& cell
 }
 
 /// The pairs of row `row`, for kSumVectors vectors of features from `first_feature` on.
-void add_pairs_of_row(const RadialCall& call, const float* table, Cells& cells, int64_t begin, int64_t end,
-                      int64_t first_feature, int64_t row) {
+void add_pairs_of_row(const RadialCall& call, const float* table, Cells& cells, FreshRows& fresh, int64_t first_feature,
+                      int64_t row) {
   const Df d;
   const int64_t width = call.form->width, lanes = vector_lanes();
   const auto at = [&](auto* values, int64_t of) { return values + of * width + first_feature; };
@@ -109,12 +132,13 @@ void add_pairs_of_row(const RadialCall& call, const float* table, Cells& cells, 
   };
   RAMET_UNROLL
   for (int64_t v = 0; v < kSumVectors; ++v) x[v] = hn::LoadU(d, at(call.x, row) + v * lanes);
+  fresh.reach(row);
   load_sums();
   for (int64_t p = call.ptr[row]; p < call.ptr[row + 1]; ++p) {
     const int64_t second = call.second[p];
     if (second == row) {  // a pair of a row with itself
       store_sums();
-      add_pair(call, table, cells, begin, end, first_feature, first_feature + kSumVectors * lanes, p, row, row);
+      add_pair(call, table, cells, fresh, first_feature, first_feature + kSumVectors * lanes, p, row, row);
       load_sums();
       continue;
     }
@@ -133,7 +157,12 @@ void add_pairs_of_row(const RadialCall& call, const float* table, Cells& cells, 
         if (own_second) hn::StoreU(hn::MulAdd(filter, x[v], hn::LoadU(d, to_second + f)), d, to_second + f);
       }
     };
-    second >= begin&& second < end ? add(true) : add(false);
+    if (fresh.own(second)) {
+      fresh.reach(second);
+      add(true);
+    } else {
+      add(false);
+    }
   }
   store_sums();
 }
@@ -141,21 +170,23 @@ void add_pairs_of_row(const RadialCall& call, const float* table, Cells& cells, 
 /// Rows [begin, end) of the sums.
 void SumTable(const RadialCall& call, const float* table, int64_t begin, int64_t end) {
   const int64_t width = call.form->width, block = kSumVectors * vector_lanes();
-  std::fill(call.out + begin * width, call.out + end * width, 0.0f);
+  FreshRows fresh(call, begin, end);
   for (int64_t f = 0; f < width; f += block) {
     const int64_t last = std::min(width, f + block);
     Cells cells(call);
     const auto visit = [&](int64_t pair, int64_t first, int64_t second) {
-      add_pair(call, table, cells, begin, end, f, last, pair, first, second);
+      add_pair(call, table, cells, fresh, f, last, pair, first, second);
     };
     if (last - f < block) {
       cpu::walk_pairs(call, begin, end, visit);
+      fresh.clear_to(end);
       continue;
     }
     cpu::walk_crossing(call, 0, begin, begin, end, visit);
     for (int64_t row = begin; row < end; ++row)
-      if (call.ptr[row] < call.ptr[row + 1]) add_pairs_of_row(call, table, cells, begin, end, f, row);
+      if (call.ptr[row] < call.ptr[row + 1]) add_pairs_of_row(call, table, cells, fresh, f, row);
     cpu::walk_crossing(call, end, call.form->rows, begin, end, visit);
+    fresh.clear_to(end);
   }
 }
 
