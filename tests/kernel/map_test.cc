@@ -271,17 +271,40 @@ TEST(CpuMap, LooksUpBf16NumbersWithTheBitsOfTheFunction) {
     std::memcpy(wide.data.data() + i * 4, &widened, 4);
   }
   const Bytes gradient = filled(DType::kBF16, space, 5), wide_gradient = filled(DType::kF32, space, 6);
-  for (const std::string op : {"gelu", "gelu_tanh", "silu"})
+  for (const std::string op : {"gelu", "gelu_tanh", "silu", "softplus"})
     for (const DType result : {DType::kF32, DType::kBF16})
       for (const bool rounds : {false, true}) {
         const std::vector<TensorType> outputs{{result, space}};
         const std::string one = "1:%1=" + op + (rounds ? "(%0);%2=round_bf16(%1)->%2" : "(%0)->%1");
         const std::string two = "2:%2=" + op + (rounds ? "_grad(%0,%1);%3=round_bf16(%2)->%3" : "_grad(%0,%1)->%2");
         expect_same_bits(run(one, space, {wide}, outputs, 1), run(one, space, {narrow}, outputs, 2), op);
+        const std::string after = "1:%1=round_bf16(%0);%2=" + op + (rounds ? "(%1);%3=round_bf16(%2)->%3" : "(%1)->%2");
+        expect_same_bits(run(one, space, {wide}, outputs, 1), run(after, space, {wide}, outputs, 2),
+                         op + " of rounded");
+        if (op == "softplus") continue;
         for (const Bytes& other : {gradient, wide_gradient})
           expect_same_bits(run(two, space, {wide, other}, outputs, 1), run(two, space, {narrow, other}, outputs, 2),
                            op + "_grad");
       }
+}
+
+TEST(CpuMap, ValuesThatAreRoundedKeepTheirBitsAndTheirSumsAreRounded) {
+  const Shape space{130, 48}, row{48};
+  const std::vector<Bytes> inputs{filled(DType::kF32, space, 1), filled(DType::kF32, space, 2)};
+  const auto wide = run("2:%2=multiply(%0,%1);%3=round_bf16(%2)->%3", space, inputs, {{DType::kF32, space}}, 1);
+  std::vector<float> values;
+  for (int64_t e = 0; e < space.elements(); ++e) values.push_back(static_cast<float>(wide[0].get(e)));
+  const auto narrow =
+      run("2:%2=multiply(%0,%1);%3=round_bf16(%2);%4=negate(%3)->%3,sum_rows(%3),sum_last(%3),%4", space, inputs,
+          {{DType::kBF16, space}, {DType::kBF16, row}, {DType::kBF16, Shape{130}}, {DType::kF32, space}}, 2);
+  for (int64_t e = 0; e < space.elements(); ++e) ASSERT_EQ(narrow[0].get(e), values[static_cast<size_t>(e)]) << e;
+  for (int64_t c = 0; c < 48; ++c)
+    ASSERT_EQ(static_cast<float>(narrow[1].get(c)),
+              bf16_to_f32(f32_to_bf16(canonical_sum_rows(values.data() + c, 130, 48))))
+        << c;
+  for (int64_t r = 0; r < 130; ++r)
+    ASSERT_EQ(static_cast<float>(narrow[2].get(r)), bf16_to_f32(f32_to_bf16(canonical_sum(values.data() + r * 48, 48))))
+        << r;
 }
 
 TEST(CpuMap, CastsAsElementsDo) {

@@ -48,6 +48,9 @@ const Bf16Table& bf16_table() {
   return *kTable;
 }
 
+/// A number by its bits, which are where tables have its value.
+HWY_INLINE uint16_t bf16_bits(const Bf16& number) { return number.bits; }
+
 /// Asks for the memory at `p` and beyond that loops will come to: what they do for an element is so much that a
 /// processor does not see far enough ahead by itself.
 template <class T>
@@ -59,22 +62,22 @@ HWY_INLINE void prefetch_ahead(const T* p, int64_t count) {
 /// What is looked up before it is read as vectors, which had better not wait for the stores of their elements.
 constexpr int64_t kLookedUp = 256;
 
-/// result = Op(a); `count` is whole vectors. The result may lie where `a` does.
-template <class Op>
-void look_up(const Bf16* a, int64_t count, Bf16* result) {
+/// result = Op(a), where `A` holds bf16 numbers; `count` is whole vectors. The result may lie where `a` does.
+template <class Op, class A>
+void look_up(const A* a, int64_t count, Bf16* result) {
   const Bf16Table& table = bf16_table<Op>();
   constexpr int64_t kAtOnce = 32;
   for (int64_t first = 0; first < count; first += kAtOnce) {
     const int64_t end = HWY_MIN(count, first + kAtOnce);
     prefetch_ahead(a + first, kAtOnce);
     prefetch_ahead(result + first, kAtOnce);
-    for (int64_t i = first; i < end; ++i) result[i] = table.narrow[a[i].bits];
+    for (int64_t i = first; i < end; ++i) result[i] = table.narrow[bf16_bits(a[i])];
   }
 }
 
 /// result = use(i, Op(a)) by vectors that begin at element i; otherwise as above.
-template <class Op, class R, class Use>
-HWY_INLINE void look_up_and(const Bf16* a, int64_t count, R* result, const Use& use) {
+template <class Op, class A, class R, class Use>
+HWY_INLINE void look_up_and(const A* a, int64_t count, R* result, const Use& use) {
   const Bf16Table& table = bf16_table<Op>();
   const hn::ScalableTag<float> d;
   HWY_ALIGN float values[kLookedUp];
@@ -82,20 +85,20 @@ HWY_INLINE void look_up_and(const Bf16* a, int64_t count, R* result, const Use& 
     const int64_t end = HWY_MIN(count - first, kLookedUp);
     prefetch_ahead(a + first, end);
     prefetch_ahead(result + first, end);
-    for (int64_t i = 0; i < end; ++i) values[i] = table.values[a[first + i].bits];
+    for (int64_t i = 0; i < end; ++i) values[i] = table.values[bf16_bits(a[first + i])];
     for (int64_t i = 0; i < end; i += static_cast<int64_t>(hn::Lanes(d)))
       StoreF32(d, use(first + i, hn::Load(d, values + i)), result + first + i);
   }
 }
 
-template <class Op, class R>
-void look_up(const Bf16* a, int64_t count, R* result) {
+template <class Op, class A, class R>
+void look_up(const A* a, int64_t count, R* result) {
   look_up_and<Op>(a, count, result, [](int64_t, auto value) HWY_ATTR { return value; });
 }
 
 /// result = b Op(a); `count` is whole vectors. The result may lie where `a` or `b` does.
-template <class Op, class B, class R>
-void multiply_looked_up(const Bf16* a, const B* b, int64_t count, R* result) {
+template <class Op, class A, class B, class R>
+void multiply_looked_up(const A* a, const B* b, int64_t count, R* result) {
   const hn::ScalableTag<float> d;
   look_up_and<Op>(a, count, result, [&](int64_t i, auto value) HWY_ATTR {
     if (i % kLookedUp == 0) prefetch_ahead(b + i, kLookedUp);

@@ -305,10 +305,22 @@ class MapWalk {
     }
   }
 
+  /// An output that is an input, widened, needs no register between; whether it was one.
+  bool widen_at_once(const Prepared::Output& output, void* memory) const {
+    const auto index = static_cast<size_t>(output.value);
+    if (index >= prepared_.inputs.size() || places_[index] || output.reduce != Reduce::kNone) return false;
+    const Prepared::Input& input = prepared_.inputs[index];
+    if (!input.full || !is_register(output.dtype) || output.dtype != prepared_.values[index].type) return false;
+    input.load(static_cast<const char*>(inputs_[index]) + at_ * input.size, 1, count_,
+               static_cast<char*>(memory) + at_ * output.size);
+    return true;
+  }
+
   /// Copies or sums the block of an output's value.
   void finish(size_t index) {
     const Prepared::Output& output = prepared_.outputs[index];
     if (index < kMarks && written_ >> index & 1) return;
+    if (widen_at_once(output, outputs_[index])) return;
     const void* value = place(output.value);
     if (output.reduce == Reduce::kNone) {
       char* memory = static_cast<char*>(outputs_[index]) + at_ * output.size;

@@ -144,6 +144,18 @@ void store_half(const void* from, int64_t count, void* to) {
   for (; i < count; ++i) target[i].bits = Narrow(source[i]);
 }
 
+/// f32 that are bf16 numbers, which need no rounding.
+inline void store_rounded(const void* from, int64_t count, void* to) {
+  const Du d;
+  const hn::Rebind<uint16_t, Du> narrow;
+  const auto* source = static_cast<const uint32_t*>(from);
+  auto* target = static_cast<uint16_t*>(to);
+  int64_t i = 0;
+  for (; i + lanes() <= count; i += lanes())
+    hn::StoreU(hn::TruncateTo(narrow, hn::ShiftRight<16>(hn::LoadU(d, source + i))), narrow, target + i);
+  for (; i < count; ++i) target[i] = static_cast<uint16_t>(source[i] >> 16);
+}
+
 template <DType type>
 void store_f8(const void* from, int64_t count, void* to) {
   cpu::rounding_loops().narrow(type, static_cast<const float*>(from), count, to, nullptr, false);

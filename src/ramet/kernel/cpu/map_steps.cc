@@ -37,6 +37,11 @@ HWY_INLINE void StoreF32(Df df, Vf value, Rounded* to) {
   const auto bits = hn::And(RoundToBf16(du, value), hn::Set(du, 0xffff0000u));
   hn::StoreU(hn::BitCast(df, bits), df, &to->value);
 }
+HWY_INLINE uint16_t bf16_bits(const Rounded& number) {
+  uint32_t bits;
+  std::memcpy(&bits, &number, sizeof bits);
+  return static_cast<uint16_t>(bits >> 16);
+}
 
 namespace {
 
@@ -519,22 +524,49 @@ StepFunction tabled_form(MapForm a, MapForm result) {
   if (a == MapForm::kBf16) bf16_table<Op>();
   return unary_form<Tabled<Op>::template Loop>(a, result);
 }
-template <class Op, class B, class R>
+template <class Op, class A, class B, class R>
 void multiply_slope(const StepCall& call) {
-  multiply_looked_up<typename Op::Slope>(static_cast<const Bf16*>(call.operands[0]),
+  multiply_looked_up<typename Op::Slope>(static_cast<const A*>(call.operands[0]),
                                          static_cast<const B*>(call.operands[1]), padded(call.count),
                                          static_cast<R*>(call.result));
 }
-template <class Op, class B>
+template <class Op, class A, class B>
 StepFunction slope_result(MapForm result) {
-  if (result == MapForm::kBf16) return &multiply_slope<Op, B, Bf16>;
-  return result == MapForm::kRounded ? &multiply_slope<Op, B, Rounded> : &multiply_slope<Op, B, float>;
+  if (result == MapForm::kBf16) return &multiply_slope<Op, A, B, Bf16>;
+  return result == MapForm::kRounded ? &multiply_slope<Op, A, B, Rounded> : &multiply_slope<Op, A, B, float>;
+}
+template <class Op, class A>
+StepFunction slope_operand(MapForm b, MapForm result) {
+  bf16_table<typename Op::Slope>();
+  return b == MapForm::kBf16 ? slope_result<Op, A, Bf16>(result) : slope_result<Op, A, float>(result);
 }
 template <class Op>
 StepFunction slope_form(MapForm a, MapForm b, MapForm result) {
-  if (a != MapForm::kBf16) return binary_form<Op>(a, b, result);
-  bf16_table<typename Op::Slope>();
-  return b == MapForm::kBf16 ? slope_result<Op, Bf16>(result) : slope_result<Op, float>(result);
+  return a == MapForm::kBf16 ? slope_operand<Op, Bf16>(b, result) : binary_form<Op>(a, b, result);
+}
+
+// The same of f32 registers that hold bf16 numbers.
+template <class Op, class R>
+void look_up_rounded(const StepCall& call) {
+  look_up<Op>(static_cast<const Rounded*>(call.operands[0]), padded(call.count), static_cast<R*>(call.result));
+}
+template <class Op>
+StepFunction rounded_form(MapForm result) {
+  bf16_table<Op>();
+  if (result == MapForm::kBf16) return &look_up_rounded<Op, Bf16>;
+  return result == MapForm::kRounded ? &look_up_rounded<Op, Rounded> : &look_up_rounded<Op, float>;
+}
+
+StepFunction find_rounded(std::string_view name, MapForm b, MapForm result) {
+  if (name == "gelu_grad") return slope_operand<GeluGradOp, Rounded>(b, result);
+  if (name == "gelu_tanh_grad") return slope_operand<GeluTanhGradOp, Rounded>(b, result);
+  if (name == "silu_grad") return slope_operand<SiluGradOp, Rounded>(b, result);
+  if (b != MapForm::kF32) return nullptr;
+  if (name == "gelu") return rounded_form<GeluOp>(result);
+  if (name == "gelu_tanh") return rounded_form<GeluTanhOp>(result);
+  if (name == "silu") return rounded_form<SiluOp>(result);
+  if (name == "softplus") return rounded_form<SoftplusOp>(result);
+  return nullptr;
 }
 
 StepFunction find_form(std::string_view name, MapForm a, MapForm b, MapForm result) {
@@ -549,6 +581,9 @@ StepFunction find_form(std::string_view name, MapForm a, MapForm b, MapForm resu
   if (name == "gelu") return tabled_form<GeluOp>(a, result);
   if (name == "gelu_tanh") return tabled_form<GeluTanhOp>(a, result);
   if (name == "silu") return tabled_form<SiluOp>(a, result);
+  if (name == "softplus") return tabled_form<SoftplusOp>(a, result);
+  if (name == "sigmoid") return unary_form<Unary<SigmoidOp>::Loop>(a, result);
+  if (name == "add_scalar") return unary_form<Unary<AddScalarOp>::Loop>(a, result);
   if (name == "round_bf16") return unary_form<Unary<RoundBf16Op>::Loop>(a, result);
   if (name == "stop_gradient") return unary_form<Unary<CopyOp>::Loop>(a, result);
   if (name == "dropout") return unary_form<DropoutLoop>(a, result);
@@ -559,13 +594,14 @@ StepFunction find_step(std::string_view name, DType type, MapForm a, MapForm b, 
   if (type == DType::kI32 || type == DType::kBool) return find_integer(name);
   if (type != DType::kF32) return nullptr;
   if (a == MapForm::kF32 && b == MapForm::kF32 && result == MapForm::kF32) return find_float(name);
-  return find_form(name, a, b, result);
+  return a == MapForm::kRounded ? find_rounded(name, b, result) : find_form(name, a, b, result);
 }
 
 }  // namespace
 
 const cpu::MapSteps* GetMapSteps() {
-  static constexpr cpu::MapSteps kSteps{find_step, find_cast, find_load, find_store, add_to, add_rows_to, add_to_lanes};
+  static constexpr cpu::MapSteps kSteps{find_step,     find_cast, find_load,   find_store,
+                                        store_rounded, add_to,    add_rows_to, add_to_lanes};
   return &kSteps;
 }
 

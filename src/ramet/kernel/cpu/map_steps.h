@@ -23,7 +23,7 @@ inline constexpr int64_t kMapPad = 16;
 enum class MapForm : uint8_t {
   kF32,
   kBf16,    ///< in memory as bf16; operands and results
-  kRounded  ///< f32 holding the bf16 rounding; results only
+  kRounded  ///< f32 holding the bf16 rounding; results, and first operands of loops that look up their values
 };
 
 struct StepCall {
@@ -60,6 +60,8 @@ struct MapSteps {
   /// Between memory and registers; null of f64.
   LoadFunction (*load)(DType dtype);
   StoreFunction (*store)(DType dtype);
+  /// Of a register of bf16 roundings to bf16.
+  StoreFunction store_rounded;
   AddFunction add;
   AddRowsFunction add_rows;
   LaneFunction add_lanes;

@@ -70,6 +70,7 @@ MapEvaluator::Prepared::Prepared(const MapProgram& program, const Shape& space, 
     add_step(program, program.steps[i], program.inputs + static_cast<int>(i));
   for (Output& output : outputs) output.value = values[static_cast<size_t>(output.value)].stands_for;
   merge_rounding();
+  know_rounded();
   count_uses();
   assign_registers();
   lay_out_scratch();
@@ -99,6 +100,7 @@ void MapEvaluator::Prepared::add_step(const MapProgram& program, const MapProgra
   const MapOpInfo& info = step.info();
   Step made;
   made.value = value;
+  made.info = &info;
   made.p = static_cast<float>(step.parameter);
   made.q = static_cast<float>(step.second);
   const bool dropout = info.types == MapOpTypes::kDropout;
@@ -167,6 +169,29 @@ void MapEvaluator::Prepared::merge_rounding() {
     source->value = step.value;
   }
   steps = std::move(kept);
+}
+
+/// Steps and outputs of values that are bf16 numbers, if in registers of f32, have loops that make use of it.
+void MapEvaluator::Prepared::know_rounded() {
+  constexpr MapForm kF32 = MapForm::kF32, kBf16 = MapForm::kBf16, kRounded = MapForm::kRounded;
+  const MapSteps& loops = map_steps();
+  const StepFunction rounding = loops.step("round_bf16", DType::kF32, kF32, kF32, kF32);
+  std::vector<bool> rounded(values.size(), false);
+  for (Step& step : steps) {
+    rounded[static_cast<size_t>(step.value)] = step.form == kRounded || step.plain == rounding;
+    const auto source = static_cast<size_t>(step.operands[0]);
+    if (step.generic || values[source].type != DType::kF32) continue;
+    if (!rounded[source] && !(source < inputs.size() && inputs[source].dtype == DType::kBF16)) continue;
+    for (MapForm b : {kF32, kBf16})
+      for (MapForm r : {kF32, kBf16, kRounded})
+        if (const StepFunction loop = loops.step(step.info->name, DType::kF32, kRounded, b, r);
+            loop && step.forms[0][static_cast<int>(b)][static_cast<int>(r)])
+          step.forms[0][static_cast<int>(b)][static_cast<int>(r)] = loop;
+    if (const StepFunction loop = loops.step(step.info->name, DType::kF32, kRounded, kF32, kF32)) step.plain = loop;
+  }
+  for (Output& output : outputs)
+    if (output.dtype == DType::kBF16 && output.reduce == Reduce::kNone && rounded[static_cast<size_t>(output.value)])
+      output.store = loops.store_rounded;
 }
 
 void MapEvaluator::Prepared::count_uses() {

@@ -32,7 +32,8 @@ struct MapEvaluator::Prepared {
     StepFunction forms[2][2][3] = {};
     MapForm form = MapForm::kF32;  ///< of the result: f32, or rounded to bf16 on the way
     float p = 0, q = 0;
-    int dropout = -1;                    ///< index among the dropout steps
+    int dropout = -1;  ///< index among the dropout steps
+    const MapOpInfo* info = nullptr;
     const MapOpInfo* generic = nullptr;  ///< an integer op or a cast, element by element
     bool wraps = false;                  ///< the loop's result may be beyond a type shorter than its register
     int output = -1;                     ///< the only output that takes the value and may be written by the loop itself
@@ -77,6 +78,7 @@ struct MapEvaluator::Prepared {
   void add_inputs(MapSpace space, std::span<const TensorType> types);
   void add_step(const MapProgram& program, const MapProgram::Step& step, int value);
   void merge_rounding();
+  void know_rounded();
   void count_uses();
   void assign_registers();
   void lay_out_scratch();
