@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <tuple>
 
@@ -156,6 +157,51 @@ TEST(GraphKernels, SumsOverNeighboursAreChains) {
     expect_bits("neighbor_sum", inputs, {}, sums);
     inputs.push_back(weight);
     expect_bits("neighbor_sum", inputs, {}, weighted);
+  }
+}
+
+/// Features of several heads, narrower than vectors and wider, with each head's own weight of an edge; and the products
+/// of heads, sixteen strided lanes that are folded in halves.
+TEST(GraphKernels, SumsAndProductsOfHeads) {
+  const ManyEdges graph;
+  for (const auto& [width, heads] : std::vector<std::pair<int64_t, int64_t>>{
+           {6, 3}, {16, 4}, {36, 2}, {60, 4}, {100, 2}, {128, 8}, {130, 13}, {144, 2}, {150, 2}}) {
+    const HostTensor x = random_tensor(DType::kF32, {1, ManyEdges::kRows, width}, 4),
+                     a = random_tensor(DType::kF32, {1, ManyEdges::kRows, width}, 5),
+                     weight = random_tensor(DType::kF32, {1, std::ssize(graph.source), heads}, 9);
+    const std::vector<float> rows = floats(x), others = floats(a), weights = floats(weight);
+    const int64_t size = width / heads;
+    std::vector<float> sums, products;
+    for (int64_t row = 0; row < ManyEdges::kRows; ++row) {
+      const int64_t begin = graph.ptr[static_cast<size_t>(row)], end = graph.ptr[static_cast<size_t>(row) + 1];
+      const auto value = [&](int64_t e, int64_t f) {
+        return rows[static_cast<size_t>(graph.source[static_cast<size_t>(e)] * width + f)];
+      };
+      for (int64_t f = 0; f < width; ++f) {
+        float sum = 0;
+        for (int64_t e = begin; e < end; ++e)
+          sum = std::fma(weights[static_cast<size_t>(e * heads + f / size)], value(e, f), sum);
+        sums.push_back(sum);
+      }
+      for (int64_t e = begin; e < end; ++e)
+        for (int64_t head = 0; head < heads; ++head) {
+          std::array<float, 16> lanes{};
+          for (int64_t i = 0; i < size; ++i) {
+            float& lane = lanes[static_cast<size_t>(i % 16)];
+            lane =
+                std::fma(others[static_cast<size_t>(row * width + head * size + i)], value(e, head * size + i), lane);
+          }
+          for (size_t half = 8; half > 0; half /= 2)
+            for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+          products.push_back(lanes[0]);
+        }
+    }
+    Tensors inputs = graph.with(x);
+    inputs.push_back(weight);
+    expect_bits("neighbor_sum", inputs, {}, sums);
+    inputs = graph.with(x);
+    inputs.insert(inputs.begin(), a);
+    expect_bits("neighbor_dot", inputs, {{"heads", heads}}, products);
   }
 }
 

@@ -109,49 +109,48 @@ SumFunction sum_of(int64_t vectors) {
 using HeadIndices = decltype(hn::SetTableIndices(Df(), static_cast<const int32_t*>(nullptr)));
 
 /// The same where features of several heads share vectors: lane l of vector v takes the weight of head indices[v][l].
-template <bool kWhole>
-HWY_INLINE void sum_heads(const EdgeSums& call, int64_t begin, int64_t end, const HeadIndices (&indices)[kVectors],
-                          int64_t first, int64_t count, float* out) {
+template <int kCount>
+void sum_heads(const EdgeSums& call, int64_t begin, int64_t end, int64_t first, int64_t count) {
   const Df d;
-  const int64_t lanes = vector_lanes();
-  Vf sums[kVectors];
-  RAMET_UNROLL
-  for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
-  for (int64_t k = begin; k < end; ++k) {
-    const int64_t row = call.from ? int64_t{call.from[k]} : k;
-    const float* x = (row < call.near ? call.x + row * call.width : call.far + (row - call.near) * call.width) + first;
-    const int64_t edge = call.edge ? int64_t{call.edge[k]} : k;
-    const Vf weights = load_part(call.weight + edge * call.heads, call.heads);
-    RAMET_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      if (!kWhole && v * lanes >= count) break;
-      const Vf value = kWhole ? hn::LoadU(d, x + v * lanes) : load_part(x + v * lanes, count - v * lanes);
-      sums[v] = hn::MulAdd(hn::TableLookupLanes(weights, indices[v]), value, sums[v]);
-    }
+  const int64_t lanes = vector_lanes(), width = call.width, near = call.near, heads = call.heads;
+  HWY_ALIGN int32_t lane_heads[hn::MaxLanes(Df())];
+  HeadIndices indices[kCount];
+  for (int v = 0; v < kCount; ++v) {
+    for (int64_t l = 0; l < lanes; ++l)
+      lane_heads[l] = static_cast<int32_t>(std::min((first + v * lanes + l) / (width / heads), heads - 1));
+    indices[v] = hn::SetTableIndices(d, lane_heads);
   }
-  RAMET_UNROLL
-  for (int v = 0; v < kVectors; ++v)
-    if (kWhole || v * lanes < count) store_part(sums[v], out + v * lanes, kWhole ? lanes : count - v * lanes);
+  const auto last = hn::FirstN(d, static_cast<size_t>(count - (kCount - 1) * lanes));
+  const auto weighted = hn::FirstN(d, static_cast<size_t>(heads));
+  for (int64_t row = begin, k = call.ptr[begin]; row < end; ++row) {
+    Vf sums[kCount];
+    RAMET_UNROLL
+    for (int v = 0; v < kCount; ++v) sums[v] = hn::Zero(d);
+    for (const int64_t row_end = call.ptr[row + 1]; k < row_end; ++k) {
+      const int64_t from = call.from ? int64_t{call.from[k]} : k;
+      const float* const x = (from < near ? call.x + from * width : call.far + (from - near) * width) + first;
+      const Vf weights = hn::MaskedLoad(weighted, d, call.weight + (call.edge ? int64_t{call.edge[k]} : k) * heads);
+      RAMET_UNROLL
+      for (int v = 0; v < kCount; ++v) {
+        const Vf value = v + 1 < kCount ? hn::LoadU(d, x + v * lanes) : hn::MaskedLoad(last, d, x + v * lanes);
+        sums[v] = hn::MulAdd(hn::TableLookupLanes(weights, indices[v]), value, sums[v]);
+      }
+    }
+    float* const out = call.out + row * width + first;
+    RAMET_UNROLL
+    for (int v = 0; v + 1 < kCount; ++v) hn::StoreU(sums[v], d, out + v * lanes);
+    hn::BlendedStore(sums[kCount - 1], last, d, out + (kCount - 1) * lanes);
+  }
 }
 
 /// Rows [begin, end) of sums whose heads are narrower than kVectors vectors.
 void sum_narrow_heads(const EdgeSums& call, int64_t begin, int64_t end) {
-  const Df d;
-  const int64_t lanes = vector_lanes(), step = kVectors * lanes, size = call.width / call.heads;
-  HWY_ALIGN int32_t heads[kVectors][hn::MaxLanes(Df())];
+  constexpr decltype(&sum_heads<1>) kSums[kMostVectors] = {sum_heads<1>, sum_heads<2>, sum_heads<3>, sum_heads<4>,
+                                                           sum_heads<5>, sum_heads<6>, sum_heads<7>, sum_heads<8>};
+  const int64_t lanes = vector_lanes(), step = kMostVectors * lanes;
   for (int64_t first = 0; first < call.width; first += step) {
-    for (int64_t i = 0; i < step; ++i)
-      heads[i / lanes][i % lanes] = static_cast<int32_t>(std::min((first + i) / size, call.heads - 1));
-    const HeadIndices indices[kVectors] = {hn::SetTableIndices(d, heads[0]), hn::SetTableIndices(d, heads[1]),
-                                           hn::SetTableIndices(d, heads[2]), hn::SetTableIndices(d, heads[3])};
     const int64_t count = std::min(step, call.width - first);
-    for (int64_t row = begin; row < end; ++row) {
-      float* out = call.out + row * call.width + first;
-      if (count == step)
-        sum_heads<true>(call, call.ptr[row], call.ptr[row + 1], indices, first, count, out);
-      else
-        sum_heads<false>(call, call.ptr[row], call.ptr[row + 1], indices, first, count, out);
-    }
+    kSums[(count + lanes - 1) / lanes - 1](call, begin, end, first, count);
   }
 }
 
@@ -236,13 +235,32 @@ void SumEdges(const EdgeSums& call, int64_t begin, int64_t end) {
     }
 }
 
+/// The sum of kProductLanes lanes, folded in halves.
+template <int kPieces>
+HWY_INLINE float fold_lanes(const Vf (&sums)[kPieces]) {
+  const Df d;
+#if HWY_MAX_BYTES == 64 && HWY_TARGET != HWY_SCALAR
+  if constexpr (kPieces == 1) {  // sixteen lanes: halves change places in registers
+    Vf sum = hn::Add(sums[0], hn::ConcatLowerUpper(d, sums[0], sums[0]));
+    sum = hn::Add(sum, hn::ReverseBlocks(d, sum));
+    sum = hn::Add(sum, hn::Shuffle1032(sum));
+    return hn::GetLane(hn::Add(sum, hn::Shuffle2301(sum)));
+  }
+#endif
+  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Df()));
+  HWY_ALIGN float lane[std::max(kProductLanes, kPieces * kLanes)];
+  for (int p = 0; p < kPieces; ++p) hn::Store(sums[p], d, lane + p * kLanes);
+  for (int64_t width = kProductLanes / 2; width > 0; width /= 2)
+    for (int64_t l = 0; l < width; ++l) lane[l] += lane[l + width];
+  return lane[0];
+}
+
 /// The products of the edges of rows [begin, end).
 void MultiplyEdges(const EdgeProducts& call, int64_t begin, int64_t end) {
   constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Df()));
   constexpr int kPieces = static_cast<int>(std::max<int64_t>(1, kProductLanes / kLanes));
   const Df d;
   const int64_t size = call.width / call.heads;
-  HWY_ALIGN float lane[kProductLanes < kLanes ? kLanes : kProductLanes];
   for (int64_t row = begin; row < end; ++row)
     for (int64_t e = call.ptr[row]; e < call.ptr[row + 1]; ++e)
       for (int64_t head = 0; head < call.heads; ++head) {
@@ -259,11 +277,7 @@ void MultiplyEdges(const EdgeProducts& call, int64_t begin, int64_t end) {
             if (const int64_t first = at + p * kLanes; first < size)
               sums[p] = hn::MulAdd(load_part(a + first, size - first), load_part(b + first, size - first), sums[p]);
         }
-        RAMET_UNROLL
-        for (int p = 0; p < kPieces; ++p) hn::Store(sums[p], d, lane + p * kLanes);
-        for (int64_t width = kProductLanes / 2; width > 0; width /= 2)
-          for (int64_t l = 0; l < width; ++l) lane[l] += lane[l + width];
-        call.out[e * call.heads + head] = lane[0];
+        call.out[e * call.heads + head] = fold_lanes(sums);
       }
 }
 
