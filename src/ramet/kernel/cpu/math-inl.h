@@ -112,27 +112,33 @@ HWY_INLINE V Expm1(D d, V x) {
   return hn::IfThenElse(hn::Eq(n, hn::Zero(d)), zero_power, result);
 }
 
-/// Natural logarithm: 0.8 ulp; negative gives NaN, 0 gives -infinity, infinity and NaN stay. Denormals are right.
+/// log x - less ln 2 of a normal x > 0; of others it is any number.
 template <class D, class V>
-HWY_INLINE V Log(D d, V x) {
+HWY_INLINE V LogOfNormal(D d, V x, V less) {
   const hn::RebindToSigned<D> di;
-  const V zero = hn::Zero(d), one = hn::Set(d, 1.0f), infinity = hn::Inf(d);
-  const auto small = hn::Lt(x, hn::Set(d, 0x1p-126f));
-  const V scaled = hn::IfThenElse(small, hn::Mul(x, hn::Set(d, 0x1p25f)), x);
-  const auto bits = hn::BitCast(di, scaled);
+  const auto bits = hn::BitCast(di, x);
   // m in [sqrt(1/2), sqrt(2)): the offset moves the cut of the exponent there.
   const auto shifted = hn::Sub(bits, hn::Set(di, 0x3f3504f3));
   const auto e = hn::ShiftRight<23>(shifted);
   const V m = hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(e)));
-  const V n = hn::Sub(hn::ConvertTo(d, e), hn::IfThenElseZero(small, hn::Set(d, 25.0f)));
-  const V f = hn::Sub(m, one);
+  const V n = hn::Sub(hn::ConvertTo(d, e), less);
+  const V f = hn::Sub(m, hn::Set(d, 1.0f));
   const V s = hn::Div(f, hn::Add(f, hn::Set(d, 2.0f)));
   const V z = hn::Mul(s, s);
   const V r = hn::Mul(z, Polynomial(d, z, 0x1.555554p-1f, 0x1.999c26p-2f, 0x1.23d3fep-2f, 0x1.f1308cp-3f));
   const V h = hn::Mul(hn::Set(d, 0.5f), hn::Mul(f, f));
   // log(1 + f) = f - h + s (h + r), as 2 artanh(s) rearranged.
   const V low = hn::MulAdd(s, hn::Add(h, r), hn::Mul(n, hn::Set(d, kLn2Low)));
-  V result = hn::MulAdd(n, hn::Set(d, kLn2High), hn::Sub(f, hn::Sub(h, low)));
+  return hn::MulAdd(n, hn::Set(d, kLn2High), hn::Sub(f, hn::Sub(h, low)));
+}
+
+/// Natural logarithm: 0.8 ulp; negative gives NaN, 0 gives -infinity, infinity and NaN stay. Denormals are right.
+template <class D, class V>
+HWY_INLINE V Log(D d, V x) {
+  const V zero = hn::Zero(d), infinity = hn::Inf(d);
+  const auto small = hn::Lt(x, hn::Set(d, 0x1p-126f));
+  const V scaled = hn::IfThenElse(small, hn::Mul(x, hn::Set(d, 0x1p25f)), x);
+  V result = LogOfNormal(d, scaled, hn::IfThenElseZero(small, hn::Set(d, 25.0f)));
   result = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(infinity), result);
   result = hn::IfThenElse(hn::Eq(x, infinity), infinity, result);
   const V not_a_number = hn::NaN(d);
@@ -175,11 +181,16 @@ HWY_INLINE V Sigmoid(D d, V x) {
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(e, upper), upper);
 }
 
-/// log(1 + e^x): 2 ulp.
+/// log(1 + e^x): 2 ulp; NaN stays.
 template <class D, class V>
 HWY_INLINE V Softplus(D d, V x) {
-  const V positive = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x);
-  return hn::Add(positive, Log1p(d, Exp(d, hn::Neg(hn::Abs(x)))));
+  const V zero = hn::Zero(d), one = hn::Set(d, 1.0f);
+  const V positive = hn::IfThenElse(hn::Lt(x, zero), zero, x);
+  const V e = Exp(d, hn::Neg(hn::Abs(x)));
+  // Log1p(e), without the cases that e in [0, 1] does not have; of NaN, `positive` is NaN.
+  const V u = hn::Add(e, one), c = hn::Sub(e, hn::Sub(u, one));
+  const V log = hn::Add(LogOfNormal(d, u, zero), hn::Div(c, u));
+  return hn::Add(positive, hn::IfThenElse(hn::Eq(u, one), e, log));
 }
 
 /// Two functions of the normal distribution at x >= 0: density e^(-x^2/2) and tail Phi(-x) = density R(x), where R is
