@@ -1,7 +1,9 @@
 // Where the time of a training step goes, by kernel and by node, beside what was predicted.
 // usage: profile [RECIPE.toml | MODULE.pt2] [--set a.b=c ...] [--steps N] [--threads N] [--nodes] [--recompute LEVEL]
+//                [--low]
 // A module (ramet.torch.save) trains with AdamW, clipping at 1 and products in bf16, on random samples; its integers
-// are 1 to 9.
+// are 1 to 9. With --low the program is that of Options(memory="low") of ramet.torch: nothing is clipped, and weights
+// are updated in the backward pass.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -22,6 +24,7 @@
 #include "ramet/runtime/engine.h"
 #include "ramet/sim/step_time.h"
 #include "ramet/sim/work_time.h"
+#include "ramet/train/compile.h"
 #include "ramet/train/initialize.h"
 #include "ramet/train/sample_program.h"
 #include "ramet/train/step.h"
@@ -40,6 +43,7 @@ struct ProfileArguments {
   std::vector<std::string> settings;
   int64_t steps = 3;
   bool nodes = false;
+  bool low = false;
   CompileOptions compile;
 };
 
@@ -59,6 +63,8 @@ ProfileArguments parse(int count, char** words) {
       wanted.compile.recompute = parse_recompute(next());
     else if (word == "--nodes")
       wanted.nodes = true;
+    else if (word == "--low")
+      wanted.low = true;
     else
       wanted.recipe = word;
   }
@@ -92,11 +98,12 @@ Batch random_batch(const std::vector<model::InputSpec>& inputs) {
   return batch;
 }
 
-Work work_of_module(const std::string& path) {
+Work work_of_module(const std::string& path, bool low) {
   const v0::Model module = v0::load_torch(path);
   v0::TrainOptions options;
   options.precision = v0::Precision::kBF16;
-  options.max_gradient_norm = 1;
+  options.max_gradient_norm = low ? 0 : 1;
+  options.update_in_backward = low;
   const v0::Model::Contents& contents = module.contents();
   Work work{contents.engine, api::engine_options(options, contents), {}, 0};
   work.batch = random_batch(work.model.inputs);
@@ -116,6 +123,15 @@ Work work_of_recipe(const ProfileArguments& wanted) {
                                 [&](const model::InputSpec& input) { return input.name == tensor.name; });
   });
   return {ready.workload.model, ready.options, std::move(batch), static_cast<double>(ready.units_per_step())};
+}
+
+Executable compile_work(const Work& work, const ProfileArguments& wanted) {
+  train::StepGraph step = make_training_step(work.model, work.options);
+  if (!wanted.low) return compile(std::move(step), cpu_backend(), wanted.compile);
+  train::Where where;
+  where.threads = wanted.compile.threads;
+  where.device_memory_share = 0.65;  // as python/ramet/torch/_options.py has it
+  return std::move(train::compile_step(std::move(step), work.options, {}, where)[0]);
 }
 
 void set_weights(Engine& engine, uint64_t seed) {
@@ -183,9 +199,10 @@ void print_differences(const Engine& engine, const sim::WorkTimes& predicted, in
 
 int main(int count, char** words) try {
   const ProfileArguments wanted = parse(count, words);
-  const Work work = wanted.recipe.ends_with(".pt2") ? work_of_module(wanted.recipe) : work_of_recipe(wanted);
+  const Work work =
+      wanted.recipe.ends_with(".pt2") ? work_of_module(wanted.recipe, wanted.low) : work_of_recipe(wanted);
   auto start = Clock::now();
-  Executable compiled = compile(make_training_step(work.model, work.options), cpu_backend(), wanted.compile);
+  Executable compiled = compile_work(work, wanted);
   std::printf("compiled in %.2f s\n%s\n", since(start), text_of(memory_report(compiled, 5)).c_str());
   start = Clock::now();
   const std::vector<TensorView> views = views_of(work.batch.tensors);

@@ -236,7 +236,47 @@ TEST(Block, WeightsAreKeptBlockedAndUnusedDerivedStatesGo) {
   EXPECT_EQ(exe.find_segment(PieceKind::kForward)->instructions.size(), 2u);
 
   const Executable plain = compile(step, BlockingLibrary(), {.copies = {.unblocked = kAllWeights}});
-  EXPECT_EQ(plain.states.size(), 3u);
+  EXPECT_EQ(plain.states.size(), 2u);  // the weight, and its cast
+}
+
+/// A step with two products that read a cast of the weight; with `other`, a sum reads it, too.
+StepGraph step_of_casts(bool other) {
+  StepGraph step;
+  const TensorType matrix{DType::kF32, {16, 16}}, low{DType::kBF16, {16, 16}};
+  const OpRegistry& ops = OpRegistry::instance();
+  step.states = {{"w", matrix, StateKind::kWeight, {}, ""}};
+  Graph& micro = step.micro;
+  const ValueId x = micro.add_input("x", low, InputRole::kData), w = micro.add_input("w", matrix, InputRole::kState);
+  const ValueId cast = micro.node(micro.add_node(ops.get("cast"), {w}, {{"dtype", DType::kBF16}}, "cast")).outputs[0];
+  const NodeId a = micro.add_node(ops.get("matmul"), {x, cast}, {}, "a"),
+               b = micro.add_node(ops.get("matmul"), {micro.node(a).outputs[0], cast}, {}, "b");
+  ValueId y = micro.node(b).outputs[0];
+  if (other) y = micro.node(micro.add_node(ops.get("add"), {y, cast}, {}, "c")).outputs[0];
+  micro.add_output("y", y);
+  step.micro_batches_per_lane = 2;
+  return step;
+}
+
+std::vector<std::string> ops_of(const Executable& exe) {
+  std::vector<std::string> names;
+  for (const Instruction& each : exe.find_segment(PieceKind::kForward)->instructions)
+    names.push_back(exe.calls.at(static_cast<size_t>(each.call)).node.op->name);
+  return names;
+}
+
+TEST(Block, WeightsWithoutCopiesAreRoundedAsTheyAreBlocked) {
+  const CompileOptions none{.copies = {.unblocked = kAllWeights, .remade = kAllWeights}};
+  const Executable exe = compile(step_of_casts(false), BlockingLibrary(), none);
+  EXPECT_EQ(ops_of(exe), (std::vector<std::string>{"block", "matmul", "block", "matmul"})) << print(exe);
+  const Segment& forward = *exe.find_segment(PieceKind::kForward);
+  const Call& block = exe.calls.at(static_cast<size_t>(forward.instructions.at(0).call));
+  EXPECT_EQ(block.node.inputs.at(0).text(), "f32[16,16]");
+  EXPECT_EQ(block.node.attributes.get_dtype("dtype"), DType::kBF16);
+  EXPECT_EQ(exe.states.size(), 1u);
+  // A reader without blocks has a cast of its own.
+  const std::vector<std::string> kept = ops_of(compile(step_of_casts(true), BlockingLibrary(), none));
+  EXPECT_EQ(std::ranges::count(kept, "block"), 2);
+  EXPECT_EQ(std::ranges::count(kept, "cast"), 1);
 }
 
 }  // namespace

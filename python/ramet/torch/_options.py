@@ -55,7 +55,7 @@ class Options:
     memory: str = ""
     """"low": everything below that saves memory for little time and changes no bit, where the other options allow it. The
     program takes 65% of the memory that it would take otherwise (unless `device_memory` or `layout` says what to save), or
-    as little as it can while activations that are computed again add at most a tenth to the time of the forward and
+    as little as it can while activations that are computed again add at most a twelfth to the time of the forward and
     backward pass; the module is released; there is no predict(); gradients are not kept (`update_in_backward`) unless they
     are clipped or summed; `torch.export` runs in a fork, so that what it imports and keeps is not in this process; and
     libraries' pages that are in no use leave it. For less memory at any price give `device_memory`, or

@@ -44,10 +44,39 @@ class OperandBlocker {
     Graph blocked(graph.name());
     GraphCopier copier(graph, blocked);
     copier.copy_inputs();
+    casts_ = casts_in_front_of_blocks(graph);
     for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id)
-      if (!block_node(graph, id, blocked, copier)) copier.copy_node(id);
+      if (!casts_[static_cast<size_t>(id)] && !block_node(graph, id, blocked, copier)) copier.copy_node(id);
     copier.copy_outputs();
     return blocked;
+  }
+
+  /// Of each node whether it is a cast of one of the weights of `without_` of which each reader makes a blocked copy
+  /// for itself: then the copy is made of the weight, and no tensor of the other type is written in between.
+  std::vector<bool> casts_in_front_of_blocks(const Graph& graph) const {
+    std::vector<bool> casts(graph.nodes().size(), false);
+    std::set<ValueId> results;
+    for (const GraphOutput& output : graph.outputs()) results.insert(output.value);
+    const auto uses = graph.uses();
+    for (size_t id = 0; id < casts.size(); ++id) {
+      const Node& node = graph.nodes()[id];
+      if (node.op->map_op != "cast" || !is_from_weights(graph.value(node.inputs[0]))) continue;
+      const std::vector<NodeId>& readers = uses[static_cast<size_t>(node.outputs[0])];
+      casts[id] = !readers.empty() && !results.count(node.outputs[0]) &&
+                  without_.count(weights_.at(graph.value(node.inputs[0]).name)) &&
+                  std::ranges::all_of(readers, [&](NodeId reader) { return blocks(graph, reader, node.outputs[0]); });
+    }
+    return casts;
+  }
+
+  /// Whether the node's kernel reads the value in a blocked layout wherever it reads it.
+  bool blocks(const Graph& graph, NodeId id, ValueId value) const {
+    const Node& node = graph.node(id);
+    if (node.op->exchange != Exchange::kNone) return false;
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.inputs[i] == value && (i >= 26 || !library_.blocking(graph.signature(id), static_cast<int>(i))))
+        return false;
+    return true;
   }
 
   /// Whether the value is a state that changes only with the weights.
@@ -65,16 +94,21 @@ class OperandBlocker {
     bool changed = false;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value& value = graph.value(node.inputs[i]);
-      inputs.push_back(copier[node.inputs[i]]);
+      inputs.push_back(casts_in_front(value) ? kNoValue : copier[node.inputs[i]]);
       const std::string letter(1, static_cast<char>('a' + i));
-      if (i >= 26 || !is_from_weights(value) || attributes.has(letter + "_blocked")) continue;
-      if (without_.count(weights_[value.name])) continue;
+      const bool cast = casts_in_front(value);
+      if (i >= 26 || (!cast && !is_from_weights(value)) || attributes.has(letter + "_blocked")) continue;
+      if (!cast && without_.count(weights_[value.name])) continue;
       const auto layout = library_.blocking(graph.signature(id), static_cast<int>(i));
       if (!layout) continue;
-      const std::string state = blocked_state(value, *layout);
-      ValueId input = blocked.find_input(state);
-      if (input == kNoValue) input = blocked.add_input(state, {DType::kU8, Shape{layout->bytes}}, InputRole::kState);
-      inputs.back() = input;
+      if (cast) {
+        const Node& made = graph.node(value.producer);
+        const NodeId block =
+            blocked.add_node(block_op_, {copier[made.inputs[0]]}, block_attributes(*layout, value), made);
+        inputs.back() = blocked.node(block).outputs[0];
+      } else {
+        inputs.back() = blocked_input(value, *layout, blocked);
+      }
       attributes.set(letter + "_blocked", layout->format);
       attributes.set(letter + "_shape", value.type.shape.dims());
       attributes.set(letter + "_dtype", value.type.dtype);
@@ -87,6 +121,21 @@ class OperandBlocker {
       blocked.set_value_name(blocked.node(copy).outputs[i], graph.value(node.outputs[i]).name);
     }
     return true;
+  }
+
+  bool casts_in_front(const Value& value) const {
+    return value.producer != kNoNode && casts_[static_cast<size_t>(value.producer)];
+  }
+
+  static Attributes block_attributes(const BlockedLayout& layout, const Value& value) {
+    return {{"format", layout.format}, {"bytes", layout.bytes}, {"dtype", value.type.dtype}};
+  }
+
+  /// The graph's input with the blocking of a state.
+  ValueId blocked_input(const Value& value, const BlockedLayout& layout, Graph& blocked) {
+    const std::string state = blocked_state(value, layout);
+    const ValueId input = blocked.find_input(state);
+    return input != kNoValue ? input : blocked.add_input(state, {DType::kU8, Shape{layout.bytes}}, InputRole::kState);
   }
 
   /// The derived state with the blocking of a state, made on first demand.
@@ -102,9 +151,7 @@ class OperandBlocker {
       source = made->second.second;
     else if (source = derive.find_input(value.name); source == kNoValue)
       source = derive.add_input(value.name, value.type, InputRole::kState);
-    const NodeId node = derive.add_node(
-        OpRegistry::instance().get("block"), {source},
-        {{"format", layout.format}, {"bytes", layout.bytes}, {"dtype", value.type.dtype}}, "block/" + value.name);
+    const NodeId node = derive.add_node(block_op_, {source}, block_attributes(layout, value), "block/" + value.name);
     derive.add_output(name, derive.node(node).outputs[0], OutputRole::kState);
     kinds_[name] = StateKind::kDerived;
     Sharding sharding;
@@ -128,7 +175,9 @@ class OperandBlocker {
   Stage& stage_;
   const KernelLibrary& library_;
   const std::set<std::string>& without_;
+  const OpDef& block_op_ = OpRegistry::instance().get("block");
   int part_ = 0;
+  std::vector<bool> casts_;  // of the graph at hand: see casts_in_front_of_blocks
   std::map<std::string, StateKind> kinds_;
   std::map<std::string, std::string> weights_;                 // of each state
   std::map<int, size_t> prepare_;                              // pieces by part

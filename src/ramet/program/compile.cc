@@ -126,8 +126,7 @@ Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions
   log.run("epilogues", [&] { return join_epilogues(stage, library, options.threads), 0; });
   // Behind the sums in place, whose nodes it would hide; in front of all that counts tensors.
   if (merges_maps(library)) log.run("merge maps", [&] { return merge_maps(stage), 0; });
-  if (options.copies.unblocked < kAllWeights)
-    log.run("block", [&] { return block_operands(stage, library, first_of(weights, options.copies.unblocked)), 0; });
+  log.run("block", [&] { return block_operands(stage, library, first_of(weights, options.copies.unblocked)), 0; });
   if (stage.phased) split_prepare(stage);
 #ifdef RAMET_VERIFY
   for (const Piece& piece : stage.pieces) verify(piece.graph, "block");
@@ -297,7 +296,7 @@ class StageFit {
 
 /// A program that is to be as near to a size as it can be computes activations again for at most this share of the time
 /// that a step's forward and backward pass takes: layers that are computed again whole cost up to a third of it.
-constexpr double kTimeForLeast = 0.1;
+constexpr double kTimeForLeast = 1.0 / 12;
 
 ActivationChoices fit(const StepGraph& step, FitProblem problem, const CompileOptions& options) {
   if (options.least) problem.time_share = kTimeForLeast;

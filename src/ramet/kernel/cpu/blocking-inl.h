@@ -43,6 +43,10 @@ HWY_INLINE hn::Vec<DF> LoadF32(DF df, const F32AsF16* from) {
   return LoadF32(df, rounded);
 }
 
+/// Into the second-level cache: rows whose distance is a multiple of a large power of two meet in a few sets of the
+/// first.
+inline void PrefetchFarRow(const void* line) { __builtin_prefetch(line, 0, 2); }
+
 template <typename T>
 HWY_INLINE hn::Vec<F32> LoadSome(const T* from, int64_t count) {
   const F32 df;
@@ -93,7 +97,7 @@ void UnitsFromRows(const T* source, int64_t stride, int64_t k, int64_t cols, int
   if (k >= 2 * kGroup)
     for (int64_t row = kGroup; row < 2 * kGroup; ++row)
       for (int64_t j = 0; j < width; j += 64 / static_cast<int64_t>(sizeof(T)))
-        __builtin_prefetch(source + row * stride + j);
+        PrefetchFarRow(source + row * stride + j);
   for (int64_t unit = 0; unit < kUnits; ++unit, out += width) {
     const T* first = source + (kPairs ? 2 * unit : unit) * stride;
     for (int64_t j = 0; j < width; j += lanes) {
@@ -125,13 +129,19 @@ HWY_INLINE void ConvertRow(const T* from, int64_t count, C* to) {
 template <typename T, typename C>
 void UnitsFromColumns(const T* source, int64_t stride, int64_t k, int64_t cols, int64_t width, uint32_t* tile) {
   constexpr int64_t kGroup = kUnits * 4 / static_cast<int64_t>(sizeof(C));
-  const int64_t group = kGroup, count = std::min(k, group);
-  if (std::is_same_v<T, C> && count == group && cols >= width) {
-    for (int64_t j = 0; j < width; ++j) std::memcpy(tile + j * kUnits, source + j * stride, kUnits * 4);
+  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+  const int64_t count = std::min(k, kGroup);
+  if (count == kGroup && cols >= width) {
+    // Each column is on a page of its own, where the processor does not look ahead by itself.
+    const int64_t ahead = k >= 2 * kGroup ? kGroup : 0;
+    for (int64_t j = 0; j < width; ++j, tile += kUnits, source += stride) {
+      for (int64_t i = ahead; i < 2 * ahead; i += kLine) PrefetchFarRow(source + i);
+      ConvertRow(source, kGroup, reinterpret_cast<C*>(tile));
+    }
     return;
   }
   for (int64_t j = 0; j < width; ++j, tile += kUnits) {
-    if (j >= cols || count < group) std::memset(tile, 0, kUnits * 4);
+    if (j >= cols || count < kGroup) std::memset(tile, 0, kUnits * 4);
     if (j < cols) ConvertRow(source + j * stride, count, reinterpret_cast<C*>(tile));
   }
 }
