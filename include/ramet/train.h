@@ -39,7 +39,7 @@ struct TrainOptions {
   int threads = 0;            ///< of all devices together; 0: as the layout says, else all processors
   int64_t device_memory = 0;  ///< bytes that each device may use; 0: what is available
   /// Where device_memory is 0: this share (of 1) of the bytes that a device would use without a limit, or the fewest
-  /// for which activations that are computed again take up to a tenth of the time of both passes. 0: no limit.
+  /// for which activations that are computed again take up to a twelfth of the time of both passes. 0: no limit.
   double device_memory_share = 0;
   std::string device{};  ///< kind of devices, such as "cpu"; "": the default
 
