@@ -13,9 +13,9 @@ namespace ramet::program {
 /// piece that derives the operand (or that of the node's part) gets a node "block" and a derived state u8[bytes], which
 /// all readers of the same layout share. The node then reads that state and gets the attributes "L_blocked" (the
 /// format), "L_shape" and "L_dtype" (shape and type of the operand), where L is the letter of the input (a, b, c, ...).
-/// Derived states without readers are dropped, and so are the nodes that only they needed. The weights of `without` have
-/// no such states; a cast of one of them that only such operands read becomes a node "block" for each of them, so that
-/// weights are rounded as they are blocked.
+/// Derived states without readers are dropped, and so are the nodes that only they needed. The weights of `without`
+/// have no such states; a cast of one of them that only such operands read becomes a node "block" for each of them, so
+/// that weights are rounded as they are blocked.
 void block_operands(Stage& stage, const KernelLibrary& library, const std::set<std::string>& without = {});
 
 /// Lets each reader of a state that is derived from these weights alone derive it anew, just before it reads it, so
