@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-// Rows of zeros in products of f32. Batches of graphs and events have room for the largest of them, and what lies in
-// the room that is left over, or in rows that were masked, is zero: so are its gradients. A product with zeros is zero
-// unless the other factor is infinite or NaN, and adding zero changes no sum, so such rows need no multiplication.
+// Products of f32 leave out rows of zeros. Every batch of graphs or events has as many rows as the largest batch needs.
+// The rows that a smaller batch does not use are zero, and so are masked rows; the gradients of such rows are zero,
+// too. A product of 0 and a finite number is 0, and adding 0 changes no sum, so these rows need no multiplication.
 namespace ramet::kernel {
 
 /// So many rows are looked at, and left out, at once.
