@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -87,11 +88,17 @@ TEST_F(Http, ChunkedBodiesAreTaken) {
 TEST_F(Http, SlowHandlersDoNotHoldUpOthers) {
   HttpOptions options;
   options.workers = 4;
-  const HttpServer server(options, echo);
+  std::promise<void> quick;  // kept once the quick request is answered; the slow one waits for that
+  const std::shared_future<void> answered = quick.get_future();
+  const HttpServer server(options, [&](const HttpRequest& request) {
+    if (request.target != "/wait") return echo(request);
+    return text(answered.wait_for(std::chrono::seconds(20)) == std::future_status::ready ? "after" : "held up");
+  });
   HttpClient slow(server.port());
-  slow.request("GET /slow HTTP/1.1");
-  EXPECT_LT(seconds_of([&] { http(server.port(), "GET /quick"); }), 0.25);
-  EXPECT_EQ(slow.reply().body, "GET /slow  ");
+  slow.request("GET /wait HTTP/1.1");
+  EXPECT_EQ(http(server.port(), "GET /quick").status, 200);
+  quick.set_value();
+  EXPECT_EQ(slow.reply().body, "after");
 }
 
 TEST_F(Http, TooManyWaitingRequestsAreRefused) {

@@ -179,11 +179,11 @@ TEST(AlertObserver, ACommandGetsTheAlertOnItsInputAndInItsEnvironment) {
 }
 
 TEST(AlertObserver, ACommandThatHangsIsKilledAndHoldsUpNothing) {
-  auto observed = std::make_unique<Observed>(with_command("sleep 100 & sleep 100", 0.3));
+  auto observed = std::make_unique<Observed>(with_command("sleep 100 & sleep 100", 2));
   const auto start = Clock::now();
   observed->observer.raise("warn", "a", "b");
   for (int64_t step = 1; step <= 100; ++step) observed->observer.on_step(step, numbers(1));
-  EXPECT_LT(seconds_since(start), 0.25) << "training goes on";
+  EXPECT_LT(seconds_since(start), 1.5) << "training goes on";
   observed->observer.finish();
   EXPECT_LT(seconds_since(start), 20);
   ASSERT_EQ(observed->problems.size(), 1u);
