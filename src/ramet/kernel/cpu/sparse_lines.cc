@@ -27,7 +27,14 @@ int64_t LineSort::room_numbers(const SparseGrid& grid, bool transpose, int64_t s
 void LineSort::count(int64_t slice) {
   int32_t* counts = places_ + slice * keys_;
   std::fill_n(counts, keys_, 0);
-  walk(slice, [&](int64_t key, int64_t, int64_t) { ++counts[key]; });
+  walk(slice, [&](const Run& run) {
+    int32_t* const first = counts + key_of(run);
+    const int64_t row_begin = run.row * grid_.blocks_across();
+    if (transpose_)
+      for (int64_t n = run.begin; n < run.end; ++n) ++first[(index_[n] - row_begin) * parts_];
+    else
+      *first += static_cast<int32_t>(run.end - run.begin);
+  });
 }
 
 SparseLines LineSort::place() {

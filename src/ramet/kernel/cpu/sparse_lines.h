@@ -66,16 +66,24 @@ class LineSort {
   SparseLines place();
   /// Calls put(place, along, block) for the blocks of a slice: `along` and `block` are those of SparseLines.
   template <typename Put>
-  void fill(int64_t slice, const Put& put) {
-    walk(slice, [&](int64_t key, int64_t along, int64_t block) { put(places_[slice * keys_ + key]++, along, block); });
-  }
+  void fill(int64_t slice, const Put& put);
   /// The same, to `other` and `block` of SparseLines.
   void fill(int64_t slice, int32_t* other, int32_t* block);
 
  private:
-  /// Calls visit(key, along, number of the block) for the blocks of a slice in their order.
+  /// Entries [begin, end) of the index, which lie in one row of blocks of one cell.
+  struct Run {
+    int64_t cell_row = 0, cell_column = 0, row = 0;
+    int64_t begin = 0, end = 0;
+  };
+  /// Calls visit(run) for the runs of a slice in their order.
   template <typename Visit>
   void walk(int64_t slice, const Visit& visit);
+  /// The key of a run's line and part, where lines are rows; of its first block's column, where they are columns.
+  int64_t key_of(const Run& run) const {
+    if (transpose_) return run.cell_column * grid_.blocks_across() * parts_ + run.cell_row;
+    return (run.cell_row * grid_.blocks_down() + run.row) * parts_ + run.cell_column;
+  }
 
   ops::SparseGrid grid_;
   bool transpose_;
@@ -87,34 +95,50 @@ class LineSort {
 
 template <typename Visit>
 void LineSort::walk(int64_t slice, const Visit& visit) {
-  const int64_t entries = grid_.cells() * grid_.slots, across = grid_.blocks_across();
+  // An unused slot is the greatest number here, so that none may follow.
+  const auto at = [&](int64_t number) { return static_cast<uint32_t>(index_[number]); };
+  const int64_t entries = grid_.cells() * grid_.slots, across = grid_.blocks_across(), down = grid_.blocks_down();
   const int64_t end = entries * (slice + 1) / slices_;
-  const auto blocks = static_cast<uint32_t>(grid_.blocks());
   for (int64_t number = entries * slice / slices_; number < end;) {
     const int64_t cell = number / grid_.slots, cell_begin = cell * grid_.slots;
     const int64_t cell_end = std::min(end, cell_begin + grid_.slots);
-    const int64_t r = cell / grid_.cells_across, c = cell % grid_.cells_across;
-    int64_t row = 0, row_end = across;
-    if (index_[number] > 0) row = index_[number] / across, row_end = (row + 1) * across;
-    for (; number < cell_end; ++number) {
-      const int32_t block = index_[number];
-      if (block == ops::kUnusedSlot) continue;
-      // An unused slot is the greatest number here, so that none may follow.
-      const bool ascends =
-          number == cell_begin || static_cast<uint32_t>(block) > static_cast<uint32_t>(index_[number - 1]);
-      if (!ascends || static_cast<uint32_t>(block) >= blocks) {
+    Run run{.cell_row = cell / grid_.cells_across, .cell_column = cell % grid_.cells_across};
+    while (number < cell_end) {
+      run.begin = number;
+      if (index_[number] == ops::kUnusedSlot) {
+        while (number < cell_end && index_[number] == ops::kUnusedSlot) ++number;
+        continue;
+      }
+      run.row = at(number) / across;
+      const bool ascends = number == cell_begin || at(number) > at(number - 1);
+      if (!ascends || run.row >= down) {
         valid_ = false;
         return;
       }
-      for (; block >= row_end; ++row) row_end += across;
-      const int64_t column = block - (row_end - across);
-      if (transpose_)
-        visit((c * across + column) * parts_ + r, r * grid_.cell_rows + row * grid_.block_rows, number);
-      else
-        visit((r * grid_.blocks_down() + row) * parts_ + c, c * grid_.cell_columns + column * grid_.block_columns,
-              number);
+      const auto row_end = static_cast<uint32_t>((run.row + 1) * across);
+      for (++number; number < cell_end && at(number) < row_end && at(number) > at(number - 1);) ++number;
+      run.end = number;
+      visit(run);
     }
   }
+}
+
+template <typename Put>
+void LineSort::fill(int64_t slice, const Put& put) {
+  const int64_t across = grid_.blocks_across();
+  walk(slice, [&](const Run& run) {
+    int32_t* const places = places_ + slice * keys_ + key_of(run);
+    const int64_t row_begin = run.row * across;
+    if (transpose_) {
+      const int64_t along = run.cell_row * grid_.cell_rows + run.row * grid_.block_rows;
+      for (int64_t n = run.begin; n < run.end; ++n) put(places[(index_[n] - row_begin) * parts_]++, along, n);
+      return;
+    }
+    const int64_t left = run.cell_column * grid_.cell_columns, wide = grid_.block_columns;
+    int32_t place = *places;
+    for (int64_t n = run.begin; n < run.end; ++n) put(place++, left + (index_[n] - row_begin) * wide, n);
+    *places = place;
+  });
 }
 
 /// The lines of the patterns of a node's products, in scratch of lines_scratch bytes.
