@@ -22,6 +22,7 @@
 #include <hwy/highway.h>
 
 #include "ramet/kernel/cpu/math-inl.h"
+#include "ramet/kernel/cpu/product_folds-inl.h"
 #include "ramet/kernel/cpu/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,7 +36,6 @@ using cpu::EdgeSums;
 
 constexpr int kVectors = 4;  // of features of narrow heads that one pass over the edges sums
 constexpr int kMostVectors = 8;
-constexpr int64_t kProductLanes = 16;
 constexpr int64_t kAhead = 8;  // places from a row that is fetched to the one that is added
 constexpr int kFetched = 4;  // least vectors of a row that is fetched: the processor looks far enough ahead over fewer
 
@@ -235,50 +235,38 @@ void SumEdges(const EdgeSums& call, int64_t begin, int64_t end) {
     }
 }
 
-/// The sum of kProductLanes lanes, folded in halves.
-template <int kPieces>
-HWY_INLINE float fold_lanes(const Vf (&sums)[kPieces]) {
+namespace {
+
+template <bool kWhole>
+void multiply_edges(const EdgeProducts& call, int64_t begin, int64_t end) {
   const Df d;
-#if HWY_MAX_BYTES == 64 && HWY_TARGET != HWY_SCALAR
-  if constexpr (kPieces == 1) {  // sixteen lanes: halves change places in registers
-    Vf sum = hn::Add(sums[0], hn::ConcatLowerUpper(d, sums[0], sums[0]));
-    sum = hn::Add(sum, hn::ReverseBlocks(d, sum));
-    sum = hn::Add(sum, hn::Shuffle1032(sum));
-    return hn::GetLane(hn::Add(sum, hn::Shuffle2301(sum)));
-  }
-#endif
-  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Df()));
-  HWY_ALIGN float lane[std::max(kProductLanes, kPieces * kLanes)];
-  for (int p = 0; p < kPieces; ++p) hn::Store(sums[p], d, lane + p * kLanes);
-  for (int64_t width = kProductLanes / 2; width > 0; width /= 2)
-    for (int64_t l = 0; l < width; ++l) lane[l] += lane[l + width];
-  return lane[0];
+  const int64_t size = call.width / call.heads;
+  HWY_ALIGN float lanes[kLanes * kLanes] = {};  // of products that are not folded yet
+  int held = 0;
+  float* out = call.out + call.ptr[begin] * call.heads;
+  for (int64_t row = begin, e = call.ptr[begin]; row < end; ++row)
+    for (const int64_t row_end = call.ptr[row + 1]; e < row_end; ++e) {
+      const float* const a = call.a + row * call.width;
+      const int64_t from = call.source[e];
+      const float* const b = from < call.near ? call.b + from * call.width : call.far + (from - call.near) * call.width;
+      for (int64_t head = 0; head < call.heads; ++head) {
+        hn::Store(product_lanes<kWhole>(a + head * size, b + head * size, size), d,
+                  lanes + place_of_product(held) * kLanes);
+        if (++held < kLanes) continue;
+        hn::StoreU(fold_products(lanes), d, out);
+        out += kLanes;
+        held = 0;
+      }
+    }
+  if (held > 0) store_part(fold_products(lanes), out, held);
 }
+
+}  // namespace
 
 /// The products of the edges of rows [begin, end).
 void MultiplyEdges(const EdgeProducts& call, int64_t begin, int64_t end) {
-  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Df()));
-  constexpr int kPieces = static_cast<int>(std::max<int64_t>(1, kProductLanes / kLanes));
-  const Df d;
-  const int64_t size = call.width / call.heads;
-  for (int64_t row = begin; row < end; ++row)
-    for (int64_t e = call.ptr[row]; e < call.ptr[row + 1]; ++e)
-      for (int64_t head = 0; head < call.heads; ++head) {
-        const float* a = call.a + row * call.width + head * size;
-        const int64_t from = call.source[e];
-        const float* b =
-            (from < call.near ? call.b + from * call.width : call.far + (from - call.near) * call.width) + head * size;
-        Vf sums[kPieces];
-        RAMET_UNROLL
-        for (int p = 0; p < kPieces; ++p) sums[p] = hn::Zero(d);
-        for (int64_t at = 0; at < size; at += kProductLanes) {
-          RAMET_UNROLL
-          for (int p = 0; p < kPieces; ++p)
-            if (const int64_t first = at + p * kLanes; first < size)
-              sums[p] = hn::MulAdd(load_part(a + first, size - first), load_part(b + first, size - first), sums[p]);
-        }
-        call.out[e * call.heads + head] = fold_lanes(sums);
-      }
+  const auto multiply = call.width / call.heads % kProductLanes == 0 ? multiply_edges<true> : multiply_edges<false>;
+  multiply(call, begin, end);
 }
 
 /// The softmax over the edges of rows [begin, end).

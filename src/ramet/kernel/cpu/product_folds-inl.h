@@ -1,0 +1,106 @@
+// Dot products of short rows, each summed in kProductLanes strided lanes that are then folded in halves: lane l of the
+// lower half plus lane l of the upper one. The same bits for every vector width.
+// Included once per target, as Highway's *-inl.h files are.
+#if defined(RAMET_PRODUCT_FOLDS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAMET_PRODUCT_FOLDS_INL_H_
+#undef RAMET_PRODUCT_FOLDS_INL_H_
+#else
+#define RAMET_PRODUCT_FOLDS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include "ramet/kernel/cpu/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ramet::kernel {
+namespace HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kProductLanes = 16;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(Df()));
+constexpr int kPieces = static_cast<int>(kProductLanes) / kLanes;  // vectors that hold the lanes of a product
+static_assert(kPieces >= 1);
+
+/// Adds halves of the kHalf * 2 lanes that each product has in `a` and `b`: the sum has twice as many products, kHalf
+/// lanes each. Those of `b` follow those of `a`, but where kHalf is 4 of 16 lanes or 2 of any, they take turns.
+template <int kHalf>
+HWY_INLINE Vf add_halves(Vf a, Vf b) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Add(a, b);  // never called: a vector is one product
+#else
+  const Df d;
+  if constexpr (kHalf == 1) {
+    return hn::Add(hn::ConcatEven(d, b, a), hn::ConcatOdd(d, b, a));
+  } else if constexpr (kHalf == 2) {
+    const hn::Repartition<uint64_t, Df> pairs;
+    const auto low = hn::BitCast(pairs, a), high = hn::BitCast(pairs, b);
+    return hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, low, high)),
+                   hn::BitCast(d, hn::InterleaveUpper(pairs, low, high)));
+  } else if constexpr (kHalf * 2 == kLanes) {
+    return hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
+  } else {
+    static_assert(kHalf == 4);
+    return hn::Add(hn::OddEvenBlocks(b, a), hn::SwapAdjacentBlocks(hn::OddEvenBlocks(a, b)));
+  }
+#endif
+}
+
+/// The place, among kLanes vectors, of the lanes of product `n`: the one that ends as lane n when pairs of vectors are
+/// added by halves. Taking turns reverses all bits of n but the first.
+constexpr int place_of_product(int n) {
+  int place = n & (kLanes / 2);
+  for (int bit = 1, other = kLanes / 4; other > 0; bit *= 2, other /= 2)
+    if (n & bit) place |= other;
+  return place;
+}
+
+template <int kVectors>
+HWY_INLINE void fold_pairs(Vf (&vectors)[kLanes]) {
+  if constexpr (kVectors > 1) {
+    RAMET_UNROLL
+    for (int v = 0; v < kVectors / 2; ++v) vectors[v] = add_halves<kVectors / 2>(vectors[2 * v], vectors[2 * v + 1]);
+    fold_pairs<kVectors / 2>(vectors);
+  }
+}
+
+/// kLanes products from their lanes: those of product n are the vector at place_of_product(n) of `lanes`.
+HWY_INLINE Vf fold_products(const float* lanes) {
+  Vf vectors[kLanes];
+  RAMET_UNROLL
+  for (int v = 0; v < kLanes; ++v) vectors[v] = hn::Load(Df(), lanes + v * kLanes);
+  fold_pairs<kLanes>(vectors);
+  return vectors[0];
+}
+
+/// The lanes of the product of `size` features, as many as a vector has. kWhole: size is a multiple of kProductLanes.
+template <bool kWhole>
+HWY_INLINE Vf product_lanes(const float* a, const float* b, int64_t size) {
+  const Df d;
+  Vf sums[kPieces];
+  RAMET_UNROLL
+  for (int p = 0; p < kPieces; ++p) sums[p] = hn::Zero(d);
+  for (int64_t at = 0; at < size; at += kProductLanes) {
+    RAMET_UNROLL
+    for (int p = 0; p < kPieces; ++p) {
+      const int64_t first = at + p * kLanes;
+      if (kWhole)
+        sums[p] = hn::MulAdd(hn::LoadU(d, a + first), hn::LoadU(d, b + first), sums[p]);
+      else if (first < size)
+        sums[p] = hn::MulAdd(load_part(a + first, size - first), load_part(b + first, size - first), sums[p]);
+    }
+  }
+  RAMET_UNROLL
+  for (int half = kPieces / 2; half > 0; half /= 2) {
+    RAMET_UNROLL
+    for (int p = 0; p < half; ++p) sums[p] = hn::Add(sums[p], sums[p + half]);
+  }
+  return sums[0];
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace ramet::kernel
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
