@@ -15,13 +15,14 @@
 #include "ramet/kernel/cpu/blocking.h"
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/onednn.h"
+#include "ramet/kernel/cpu/strided_pairs.h"
 #include "ramet/kernel/cpu/strided_product.h"
 
 namespace ramet::kernel {
 namespace {
 
 /// To be raised when the guard proves other things than before, or oneDNN is held to other instruction sets.
-constexpr int kGuardVersion = 3;
+constexpr int kGuardVersion = 4;
 
 /// Verdicts by "TYPE IMPLEMENTATION"; "" is good.
 using Verdicts = std::map<std::string, std::string>;
@@ -32,7 +33,11 @@ struct Sample {
 // Odd and even, one block and several in each dimension, k beyond oneDNN's blocks of it.
 constexpr Sample kSamples[] = {{37, 80, 64},  {65, 200, 129}, {129, 96, 1000}, {48, 64, 3072},
                                {7, 129, 768}, {64, 50, 1100}, {33, 17, 512},   {5, 64, 1024}};
-const std::string kChains = "f32-chains ";  // of a verdict on the order of sums: before the implementation
+
+/// Of a verdict on the order of sums.
+std::string chains_key(DType compute, const std::string& implementation) {
+  return std::string(name_of(compute)) + "-chains " + implementation;
+}
 
 std::vector<char> random_matrix(uint64_t which, int64_t elements, DType dtype) {
   const RandomStream random(which, RandomPurpose::kTest, 0, 1);
@@ -61,7 +66,7 @@ class Trial {
     b_begin_ = b_.data() + (64 - reinterpret_cast<uintptr_t>(b_.data()) % 64) % 64;
     fill_blocks(blocked_, source.data(), compute_, compute_, {0, blocked_.blocks()}, b_begin_);
     whole_ = product({}, 0, sample_.m, 0, sample_.n);
-    if (compute_ == DType::kF32) check_chains(reinterpret_cast<const float*>(source.data()));
+    check_chains(source.data());
     for (int64_t cut : {int64_t{1}, sample_.m / 2, sample_.m - 3}) check_rows(cut);
     for (int64_t cut = blocked_.n_block; cut < sample_.n; cut += blocked_.n_block) check_columns(cut);
     for (DType out : {DType::kF32, DType::kBF16})
@@ -109,24 +114,45 @@ class Trial {
                        std::to_string(sample_.k);
   }
 
-  void check_chains(const float* b) {
-    const int64_t stride = (sample_.n + 15) / 16 * 16, row = sample_.n * 4;
-    std::vector<float> sums(static_cast<size_t>(sample_.m * stride)), work(sums.size());
-    strided_product({.m = sample_.m,
-                     .n = sample_.n,
-                     .k = sample_.k,
-                     .a = reinterpret_cast<const float*>(a_.data()),
-                     .a_row = sample_.k,
-                     .a_k = 1,
-                     .b = b,
-                     .b_stride = sample_.n,
+  /// The same product of operands as they lie: in f32 of a as it is, in bf16 of its transpose.
+  void check_chains(const char* b) {
+    const bool pairs = compute_ == DType::kBF16;
+    if (pairs && cpu_level() < CpuLevel::kAvx512Bf16) return;
+    const int64_t m = sample_.m, n = sample_.n, k = sample_.k, stride = (n + 15) / 16 * 16, row = n * 4;
+    std::vector<float> sums(static_cast<size_t>(m * stride)), work(sums.size());
+    if (pairs) {
+      std::vector<uint16_t> turned(static_cast<size_t>(m * k));
+      const auto* const a = reinterpret_cast<const uint16_t*>(a_.data());
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t p = 0; p < k; ++p) turned[static_cast<size_t>(p * m + i)] = a[i * k + p];
+      work.resize(static_cast<size_t>(strided_pairs_work(m, n, stride)) / 4);
+      strided_pairs({.m = m,
+                     .n = n,
+                     .k = k,
+                     .a = turned.data(),
+                     .a_stride = m,
+                     .b = reinterpret_cast<const uint16_t*>(b),
+                     .b_stride = n,
                      .c = sums.data(),
                      .c_stride = stride,
                      .work = work.data()});
-    std::string& verdict = verdicts_[kChains + last_.substr(last_.find(' ') + 1)];
-    for (int64_t i = 0; i < sample_.m; ++i)
+    } else {
+      strided_product({.m = m,
+                       .n = n,
+                       .k = k,
+                       .a = reinterpret_cast<const float*>(a_.data()),
+                       .a_row = k,
+                       .a_k = 1,
+                       .b = reinterpret_cast<const float*>(b),
+                       .b_stride = n,
+                       .c = sums.data(),
+                       .c_stride = stride,
+                       .work = work.data()});
+    }
+    std::string& verdict = verdicts_[chains_key(compute_, last_.substr(last_.find(' ') + 1))];
+    for (int64_t i = 0; i < m; ++i)
       if (std::memcmp(sums.data() + i * stride, whole_.data() + i * row, static_cast<size_t>(row)) != 0)
-        verdict = "differs: sums of " + std::to_string(sample_.k);
+        verdict = "differs: sums of " + std::to_string(k);
   }
 
   void check_rows(int64_t cut) {
@@ -262,8 +288,8 @@ std::string guard_refuses(DType compute, const std::string& implementation) {
   return found->second.empty() ? "" : "oneDNN's " + implementation + " " + found->second;
 }
 
-bool guard_knows_chains(const std::string& implementation) {
-  const auto found = kept_verdicts().find(kChains + implementation);
+bool guard_knows_chains(DType compute, const std::string& implementation) {
+  const auto found = kept_verdicts().find(chains_key(compute, implementation));
   return found != kept_verdicts().end() && found->second.empty();
 }
 

@@ -11,6 +11,7 @@
 #include "ramet/kernel/cpu/guard.h"
 #include "ramet/kernel/cpu/matmul_plain.h"
 #include "ramet/kernel/cpu/onednn.h"
+#include "ramet/kernel/cpu/strided_pairs.h"
 #include "ramet/kernel/cpu/strided_product.h"
 #include "ramet/kernel/cpu/zero_rows.h"
 #include "ramet/kernel/hopper/product.h"
@@ -94,6 +95,12 @@ struct PreparedMatmul::Parts {
     if (packs_a) return (rows + kAmxRows - 1) / kAmxRows * packed_strip_bytes(blocked.k_chunk());
     return rows * copied_k() * element();
   }
+  /// Bytes of a block's product of operands that are read as they lie.
+  int64_t strided_work() const {
+    if (!strided) return 0;
+    const int64_t stride = sums_stride(column_block);
+    return element() == 2 ? strided_pairs_work(row_block, column_block, stride) : row_block * stride * 4;
+  }
   int64_t rank_bytes() const { return a_bytes + sums_bytes + gemm_bytes; }
   bool blocks_b() const { return !form.blocked && !strided; }
   int64_t blocked_copies() const { return !blocks_b() ? 0 : whole_products ? threads : 1; }
@@ -111,6 +118,8 @@ struct PreparedMatmul::Parts {
   void product(int64_t index, Range rows, Range columns, int rank, const char* b, const Operands& at) const;
   void block(int64_t index, Range rows, Range columns, int rank, const char* b, const char* a,
              const Operands& at) const;
+  void strided_chunk(const char* a, const char* b, int64_t chunk, int64_t rows, int64_t columns, float* to,
+                     float* work) const;
   void copy_rows(const char* from, int64_t rows, char* to) const;
   std::optional<std::vector<int64_t>> filled_rows(int64_t index, const char* b, const Operands& at) const;
   void filled_product(int64_t index, const std::vector<int64_t>& filled, int rank, const char* b,
@@ -198,10 +207,9 @@ bool PreparedMatmul::Parts::make_gemms(std::string* why) {
 /// A narrow product with a transposed a, as weights' gradients are, needs none of the copies that oneDNN's product
 /// reads, where oneDNN's sums have the order of ours.
 void PreparedMatmul::Parts::choose_strided() {
-  strided = kind == BlockProduct::kOnednn && blocked.compute == DType::kF32 && form.a.dtype == DType::kF32 &&
-            form.b.dtype == DType::kF32 && form.transpose_a && !form.transpose_b && !form.blocked &&
-            form.chunk_blocks == 1 && form.m <= kStridedMost && form.n <= kStridedMost &&
-            guard_knows_chains(implementation);
+  strided = kind == BlockProduct::kOnednn && form.a.dtype == blocked.compute && form.b.dtype == blocked.compute &&
+            form.transpose_a && !form.transpose_b && !form.blocked && form.chunk_blocks == 1 &&
+            form.m <= kStridedMost && form.n <= kStridedMost && guard_knows_chains(blocked.compute, implementation);
   if (!strided) return;
   implementation = "strided";
   gemms.clear();
@@ -225,7 +233,37 @@ bool PreparedMatmul::Parts::choose_skipping(std::string* why) {
 void PreparedMatmul::Parts::size_scratch() {
   if (blocks_b()) blocked_bytes = aligned(blocked.bytes());
   if (copies_a) a_bytes = aligned(form.chunks * copied_bytes(row_block));
-  if (buffered) sums_bytes = aligned((form.chunks + strided) * row_block * sums_stride(column_block) * 4);
+  if (buffered) sums_bytes = aligned(form.chunks * row_block * sums_stride(column_block) * 4 + strided_work());
+}
+
+/// A chunk's sums of rows x columns, of operands as they lie: `a` and `b` begin with the first row and column.
+void PreparedMatmul::Parts::strided_chunk(const char* a, const char* b, int64_t chunk, int64_t rows, int64_t columns,
+                                          float* to, float* work) const {
+  const int64_t k = blocked.k_chunk(), stride = sums_stride(columns);
+  a += chunk * k * form.m * element();
+  b += chunk * k * form.n * element();
+  if (blocked.compute == DType::kBF16)
+    return strided_pairs({.m = rows,
+                          .n = columns,
+                          .k = k,
+                          .a = reinterpret_cast<const uint16_t*>(a),
+                          .a_stride = form.m,
+                          .b = reinterpret_cast<const uint16_t*>(b),
+                          .b_stride = form.n,
+                          .c = to,
+                          .c_stride = stride,
+                          .work = work});
+  strided_product({.m = rows,
+                   .n = columns,
+                   .k = k,
+                   .a = reinterpret_cast<const float*>(a),
+                   .a_row = 1,
+                   .a_k = form.m,
+                   .b = reinterpret_cast<const float*>(b),
+                   .b_stride = form.n,
+                   .c = to,
+                   .c_stride = stride,
+                   .work = work});
 }
 
 /// Rows x columns of product `index`; b is the blocked matrix, a the block of rows in chunks one after the other.
@@ -237,7 +275,8 @@ void PreparedMatmul::Parts::block(int64_t index, Range rows, Range columns, int 
   char* out = at.out + ((index * form.m + rows.begin) * form.n + columns.begin) * out_size;
   const onednn::Gemm* gemm =
       kind == BlockProduct::kOnednn && !strided ? gemms.at({rows.size(), columns.size()}).get() : nullptr;
-  const char* b_block = strided ? b + columns.begin * 4 : b + columns.begin / blocked.n_block * blocked.block_bytes();
+  const char* b_block =
+      strided ? b + columns.begin * element() : b + columns.begin / blocked.n_block * blocked.block_bytes();
   if (!buffered) {
     const auto* bias_row = static_cast<const char*>(at.extra);
     if (form.accumulate && at.extra != at.out)  // oneDNN adds to the old contents
@@ -248,18 +287,7 @@ void PreparedMatmul::Parts::block(int64_t index, Range rows, Range columns, int 
   for (int64_t chunk = 0; chunk < form.chunks; ++chunk) {
     float* to = sums + chunk * chunk_sums;
     if (strided) {
-      const int64_t first = chunk * blocked.k_chunk();
-      strided_product({.m = rows.size(),
-                       .n = columns.size(),
-                       .k = blocked.k_chunk(),
-                       .a = reinterpret_cast<const float*>(a) + first * form.m,
-                       .a_row = 1,
-                       .a_k = form.m,
-                       .b = reinterpret_cast<const float*>(b_block) + first * form.n,
-                       .b_stride = form.n,
-                       .c = to,
-                       .c_stride = stride,
-                       .work = sums + form.chunks * chunk_sums});
+      strided_chunk(a, b_block, chunk, rows.size(), columns.size(), to, sums + form.chunks * chunk_sums);
       continue;
     }
     const char* a_chunk = a + chunk * copied_bytes(rows.size());
