@@ -1,0 +1,78 @@
+"""Trains PyTorch Geometric's SchNet on molecules, and prints the mean absolute error of the held-out ones as one JSON object.
+
+    python bench/peers/torch_schnet.py --set qm9.safetensors --epochs 30 --column 4 --seed 1
+
+Sizes, batches and the optimizer are those of scripts/graphs.py, which has smaller ones than examples/schnet-qm9.toml; the
+graph set, its distances and its split are the same file. The network's first weights are PyTorch Geometric's.
+"""
+
+import argparse
+import json
+import math
+import time
+
+import torch
+from torch.nn import functional
+from torch_geometric.nn.models import SchNet
+
+from torch_gps import TEST, TRAIN, rate_of
+from torch_graph_train import Graphs
+
+HARTREE = 27.211386246  # eV
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", required=True, help="graph set")
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--gaussians", type=int, default=25)
+    parser.add_argument("--cutoff", type=float, default=10)
+    parser.add_argument("--column", type=int, default=4, help="of the targets")
+    parser.add_argument("--rate", type=float, default=5e-4)
+    parser.add_argument("--warmup", type=int, default=500)
+    parser.add_argument("--threads", type=int, default=1)
+    return parser.parse_args()
+
+
+def main():
+    args = parse()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+    graphs = Graphs(args.set)
+    split, y = graphs.fields["graph.split"], graphs.fields["graph.y"][:, args.column].double()
+    train, test = (torch.nonzero(split == part)[:, 0] for part in (TRAIN, TEST))
+    mean, deviation = y[train].mean(), y[train].std(correction=0)
+    edges = {}
+    model = SchNet(args.hidden, args.hidden, args.layers, args.gaussians, args.cutoff,
+                   interaction_graph=lambda pos, batch: (edges["edge_index"], edges["edge.distance"]))
+    optimizer = torch.optim.Adam(model.parameters(), lr=args.rate, betas=(0.9, 0.999), fused=True)
+
+    def answers(numbers):
+        batch = graphs.batch(numbers)
+        edges.update(batch)
+        return model(batch["node.z"].long(), batch["node.pos"], batch["batch"])[:, 0]
+
+    start, step = time.process_time(), 0
+    steps = args.epochs * math.ceil(len(train) / args.batch)
+    for _ in range(args.epochs):
+        for numbers in train[torch.randperm(len(train))].split(args.batch):
+            for group in optimizer.param_groups:
+                group["lr"] = rate_of(step, steps, args)
+            loss = functional.mse_loss(answers(numbers), ((y[numbers] - mean) / deviation).float())
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+            step += 1
+    model.eval()
+    with torch.no_grad():
+        apart = torch.cat([answers(numbers).double() * deviation + mean - y[numbers] for numbers in test.split(args.batch)])
+    print(json.dumps({"absolute": apart.abs().mean().item() * HARTREE, "steps": steps,
+                      "processor_seconds": round(time.process_time() - start, 1)}))
+
+
+if __name__ == "__main__":
+    main()
