@@ -241,6 +241,7 @@ template <bool kWhole>
 void multiply_edges(const EdgeProducts& call, int64_t begin, int64_t end) {
   const Df d;
   const int64_t size = call.width / call.heads;
+  const auto last = hn::FirstN(d, static_cast<size_t>(size % kLanes));
   HWY_ALIGN float lanes[kLanes * kLanes] = {};  // of products that are not folded yet
   int held = 0;
   float* out = call.out + call.ptr[begin] * call.heads;
@@ -250,7 +251,7 @@ void multiply_edges(const EdgeProducts& call, int64_t begin, int64_t end) {
       const int64_t from = call.source[e];
       const float* const b = from < call.near ? call.b + from * call.width : call.far + (from - call.near) * call.width;
       for (int64_t head = 0; head < call.heads; ++head) {
-        hn::Store(product_lanes<kWhole>(a + head * size, b + head * size, size), d,
+        hn::Store(product_lanes<kWhole>(a + head * size, b + head * size, size, last), d,
                   lanes + place_of_product(held) * kLanes);
         if (++held < kLanes) continue;
         hn::StoreU(fold_products(lanes), d, out);

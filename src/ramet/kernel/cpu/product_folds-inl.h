@@ -73,9 +73,10 @@ HWY_INLINE Vf fold_products(const float* lanes) {
   return vectors[0];
 }
 
-/// The lanes of the product of `size` features, as many as a vector has. kWhole: size is a multiple of kProductLanes.
+/// The lanes of the product of `size` features, as many as a vector has. kWhole: size is a multiple of kProductLanes;
+/// else `last` has those of the last vector.
 template <bool kWhole>
-HWY_INLINE Vf product_lanes(const float* a, const float* b, int64_t size) {
+HWY_INLINE Vf product_lanes(const float* a, const float* b, int64_t size, hn::Mask<Df> last) {
   const Df d;
   Vf sums[kPieces];
   RAMET_UNROLL
@@ -84,10 +85,10 @@ HWY_INLINE Vf product_lanes(const float* a, const float* b, int64_t size) {
     RAMET_UNROLL
     for (int p = 0; p < kPieces; ++p) {
       const int64_t first = at + p * kLanes;
-      if (kWhole)
+      if (kWhole || first + kLanes <= size)
         sums[p] = hn::MulAdd(hn::LoadU(d, a + first), hn::LoadU(d, b + first), sums[p]);
       else if (first < size)
-        sums[p] = hn::MulAdd(load_part(a + first, size - first), load_part(b + first, size - first), sums[p]);
+        sums[p] = hn::MulAdd(hn::MaskedLoad(last, d, a + first), hn::MaskedLoad(last, d, b + first), sums[p]);
     }
   }
   RAMET_UNROLL
