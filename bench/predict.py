@@ -5,6 +5,7 @@
     python bench/predict.py --most-rounds 24         # afterwards: more rounds for what is not yet known well enough
     python bench/predict.py --networks               # networks of images and an LSTM on a list of layouts, no random ones
     python bench/predict.py --networks --minutes 7   # ends after so long; the next call goes on
+    python bench/predict.py --graphs build/bench-graphs   # graph networks (sets as bench/graphs.py makes them), without loaders
 
 Each case is a BERT or GPT-2 of a random small size on a random layout of 1 to 8 devices (threads, or ranks of mpirun), with phases and
 offload for some. `ramet plan` predicts the step, with nothing known from before; `ramet train` measures it: all its steps but the
@@ -17,6 +18,9 @@ plan` refuses, or whose step would be too short or too long to measure, are draw
 error of both quartiles together as its uncertainty, then the mean and the worst error, with the load average before and after. Ends with
 status 1 when the mean is above 3%, the worst above 8%, or planned memory differs from what a device holds.
 
+With --graphs, a round is a call of build/bench/profile, which predicts a step and then runs it again and again with one batch: a loader
+works beside a real training's steps, and of sampled graphs it takes longer than they do.
+
 A busy machine makes these errors, not the prediction: repeat where the load average is above the number of processors.
 """
 
@@ -27,16 +31,20 @@ import math
 import os
 import pathlib
 import random
+import re
 import shutil
 import statistics
 import subprocess
 import sys
 import time
 
+from graphs import CASES as GRAPH_CASES
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUNS = ROOT / "build" / "bench-predict"
 KEPT = RUNS.with_suffix(".json")
 MOST_MEAN, MOST_WORST = 0.03, 0.08
+GRAPHS = ["gcn-cora", "gat-cora", "gin-nci1", "sage-sampled", "schnet-table"]
 
 # Steps of about half a second on two processors.
 NETWORKS = {
@@ -137,7 +145,7 @@ class Kept:
 
     def __init__(self, options):
         alike = {key: value for key, value in vars(options).items() if key not in ("cases", "rounds", "most_rounds", "precision", "minutes")}
-        self.of = hashlib.sha256((ROOT / "build/ramet").read_bytes() + json.dumps(alike).encode()).hexdigest()
+        self.of = hashlib.sha256((ROOT / "build/ramet").read_bytes() + json.dumps(alike, default=str).encode()).hexdigest()
         kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
         self.draws = kept["draws"] if kept.get("of") == self.of else []
 
@@ -200,6 +208,38 @@ def measure(settings, layout, devices, ranks, wanted_threads, options, known, sa
             "memory_equal": known["memory_equal"], "load": known["load"]}, ""
 
 
+def profile_graphs(options):
+    """Prints each graph network's predicted and measured step; the worst error."""
+    predicted, measured = ({name: [] for name in GRAPHS} for _ in range(2))
+    begun = time.monotonic()
+    for turn in range(options.most_rounds):
+        if turn >= options.rounds and time.monotonic() - begun > 60 * options.minutes:
+            break
+        for name in GRAPHS:  # in turn, so that a slow minute does not fall on one alone
+            case, cache = GRAPH_CASES[name], RUNS / "cache"
+            shutil.rmtree(cache, ignore_errors=True)
+            settings = {**case.settings, "data.graphs.set": options.graphs.resolve() / case.set.name}
+            seconds = predicted[name][0] if predicted[name] else 0.02
+            steps = max(options.steps, min(10000, math.ceil(options.seconds / seconds)))
+            result = subprocess.run([str(ROOT / "build/bench/profile"), f"examples/{case.recipe}.toml", "--steps", str(steps),
+                                     *(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))],
+                                    capture_output=True, text=True, cwd=ROOT, env={**os.environ, "XDG_CACHE_HOME": str(cache)})
+            found = re.search(r"predicted (\S+) ms a step.* median (\S+) ms", result.stdout)
+            if not found:
+                sys.exit(f"{name}: {result.stderr[-2000:]}")
+            predicted[name].append(float(found[1]) / 1e3)
+            measured[name].append(float(found[2]) / 1e3)
+    worst = 0
+    for name in GRAPHS:
+        first, second = undisturbed(predicted[name]), undisturbed(measured[name])
+        worst = max(worst, abs(first / second - 1))
+        print(json.dumps({"graphs": name, "rounds": len(measured[name]), "predicted": round(first, 6), "measured": round(second, 6),
+                          "error": round(first / second - 1, 4),
+                          "uncertainty": round(math.hypot(uncertainty(predicted[name]), uncertainty(measured[name])), 4),
+                          "load": round(os.getloadavg()[0], 2)}), flush=True)
+    return worst
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=40)
@@ -213,6 +253,7 @@ def main():
     parser.add_argument("--longest", type=float, default=5)
     parser.add_argument("--networks", action="store_true", help="the list of networks and layouts instead of random cases")
     parser.add_argument("--only", choices=list(NETWORKS), action="append", help="with --networks: these alone")
+    parser.add_argument("--graphs", type=pathlib.Path, help="folder of graph sets: the list of graph networks instead of random cases")
     parser.add_argument("--minutes", type=float, default=math.inf, help="end with status 3 after about so long; the next call goes on")
     parser.add_argument("--processors", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
@@ -221,6 +262,8 @@ def main():
     rng, kept = random.Random(options.seed), Kept(options)
     shutil.rmtree(RUNS, ignore_errors=True)
     RUNS.mkdir(parents=True)
+    if options.graphs:
+        return 0 if profile_graphs(options) <= MOST_WORST else 1
     load = os.getloadavg()[0]
     cases, refused = [], 0
     listed = list(network_cases(options.only)) if options.networks else []
