@@ -89,6 +89,8 @@ TEST(Layout, AnEmptyTextIsOneDevice) {
   EXPECT_TRUE(parse_layout("recompute=all threads=3").is_single());
   EXPECT_FALSE(parse_layout("phases=2").is_single());
   EXPECT_FALSE(parse_layout("offload=optimizer").is_single());
+  EXPECT_TRUE(parse_layout("offload=rows").is_single());
+  EXPECT_EQ(print_layout(parse_layout("offload=rows,weights")), "offload=weights,rows");
 }
 
 TEST(Layout, PrintsOneTextForEqualLayouts) {
@@ -148,7 +150,7 @@ TEST(Layout, BadTextsSayWhatWouldBeRight) {
               HasSubstr("unknown kind of tensor; found 'weight'; expected none, or some of weights"));
   EXPECT_THAT(parse_error("rts=weights,weights:2"), HasSubstr("'weights' stands twice"));
   EXPECT_THAT(parse_error("offload=disk"),
-              HasSubstr("expected none, or some of weights, grads, optimizer and activations"));
+              HasSubstr("expected none, or some of weights, grads, optimizer, activations and rows"));
   EXPECT_THAT(parse_error("schedule=pipedream"),
               HasSubstr("expected gpipe, 1f1b, interleaved:V (V parts of the model a device) or zero-bubble"));
   EXPECT_THAT(parse_error("schedule=interleaved"), HasSubstr("says not how many parts"));

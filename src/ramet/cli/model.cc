@@ -34,6 +34,46 @@ struct SubjectArguments : ModelOptions {
   bool sparse = false;  ///< export sparse weights as index triples
 };
 
+struct Evaluated {
+  Numbers numbers;
+  int64_t steps = 0;
+  std::string weights_hash;
+};
+
+/// Of a predictor, which has the weights alone.
+Evaluated evaluate_weights(const Preparation& preparation, const Subject& subject, const Where& where, bool leads) {
+  const Workload& workload = preparation.workload;
+  Predictor predictor(workload.model, preparation.options, parse_layout(preparation.recipe.layout, where.layout_source),
+                      where, {evaluation_program(workload)});
+  Evaluated found;
+  if (subject.checkpoint) {
+    const Checkpoint checkpoint(*subject.checkpoint);
+    const std::string warnings = check_origin(checkpoint, workload, predictor.model().identity().hex(),
+                                              predictor.cluster().stages()[0].kernel_class);
+    if (!warnings.empty() && leads) warn(warnings.substr(0, warnings.size() - 1));
+    predictor.load(checkpoint);
+    found.steps = checkpoint.info().step;
+    found.weights_hash = checkpoint.info().weights_hash;
+  } else {
+    predictor.initialize(workload.init_from);
+    found.weights_hash = predictor.weights_hash();
+  }
+  found.numbers = evaluate(predictor.cluster(), workload, preparation.options);
+  return found;
+}
+
+/// Of a training, which has tables in streaming memory.
+Evaluated evaluate_by_rows(Preparation preparation, const Subject& subject, const Where& where) {
+  Training training = make_training(std::move(preparation), where);
+  if (subject.checkpoint) {
+    const std::string warnings = training.restore(Checkpoint(*subject.checkpoint));
+    if (!warnings.empty()) warn(warnings.substr(0, warnings.size() - 1));
+  } else {
+    training.initialize();
+  }
+  return {training.evaluate(), training.steps_done(), training.weights_hash()};
+}
+
 int eval(const SubjectArguments& arguments, const Session& session) {
   const Subject subject = find_subject(arguments.subject, arguments);
   if (is_task_run(subject)) return eval_task(subject, arguments.task, arguments, session);
@@ -53,24 +93,9 @@ int eval(const SubjectArguments& arguments, const Session& session) {
                  .expected = "1 or more"});
   Where where = arguments.where(session.mpi.get());
   where.layout_source = layout_source(preparation.recipe);
-  const Workload& workload = preparation.workload;
-  Predictor predictor(workload.model, preparation.options, parse_layout(preparation.recipe.layout, where.layout_source),
-                      where, {evaluation_program(workload)});
-  int64_t steps = 0;
-  std::string weights_hash;
-  if (subject.checkpoint) {
-    const Checkpoint checkpoint(*subject.checkpoint);
-    const std::string warnings = check_origin(checkpoint, workload, predictor.model().identity().hex(),
-                                              predictor.cluster().stages()[0].kernel_class);
-    if (!warnings.empty() && session.leads()) warn(warnings.substr(0, warnings.size() - 1));
-    predictor.load(checkpoint);
-    steps = checkpoint.info().step;
-    weights_hash = checkpoint.info().weights_hash;
-  } else {
-    predictor.initialize(workload.init_from);
-    weights_hash = predictor.weights_hash();
-  }
-  const Numbers numbers = evaluate(predictor.cluster(), workload, preparation.options);
+  const auto [numbers, steps, weights_hash] = preparation.layout.offload.rows
+                                                  ? evaluate_by_rows(std::move(preparation), subject, where)
+                                                  : evaluate_weights(preparation, subject, where, session.leads());
   if (!session.leads()) return 0;
   if (session.json) {
     JsonLine line;

@@ -20,6 +20,7 @@
 #include "ramet/track/run_directory.h"
 #include "ramet/track/run_log.h"
 #include "ramet/train/facts.h"
+#include "ramet/train/row_window.h"
 #include "ramet/train/run_files.h"
 #include "ramet/transport/process.h"
 
@@ -108,8 +109,10 @@ std::pair<HostBytes, int> host_of(const Preparation& preparation, const Compiled
                                                : as_ranks             ? 1
                                                                       : layout.devices()));
   std::iota(devices.begin(), devices.end(), 0);
-  return {host_memory(preparation.workload, preparation.options, compiled.stages, devices),
-          static_cast<int>(devices.size())};
+  HostBytes host = host_memory(preparation.workload, preparation.options, compiled.stages, devices);
+  if (layout.offload.rows)
+    host.tables += make_row_window(preparation.workload, preparation.options, layout, "layout", 1).host_bytes(layout);
+  return {host, static_cast<int>(devices.size())};
 }
 
 void tell_kept(const std::filesystem::path& kept) {

@@ -152,6 +152,7 @@ class RankSource final : public Source {
   int64_t epoch_samples(int64_t epoch) const override;
   Hash identity() const override { return source_identity("ranked triples", "", {}); }
   int64_t triples() const { return std::ssize(triples_); }
+  int64_t stride() const { return stride_; }
   /// E of tails and of heads.
   int64_t room(TripleEnd answer) const { return room_[static_cast<size_t>(answer)]; }
 

@@ -39,6 +39,10 @@ struct Layout {
   /// What lives in streaming memory between its uses.
   struct Offload {
     bool weights = false, grads = false, optimizer = false, activations = false;
+    /// Of tables of which a step reads some rows, with their optimizer states: all but these rows (train/row_window.h).
+    /// The compiler knows nothing of it: a device's program has a table of so many rows as a step reads.
+    bool rows = false;
+    /// Whether programs load and store.
     bool any() const { return weights || grads || optimizer || activations; }
   } offload;
 

@@ -133,7 +133,7 @@ std::string print_rts(const Layout& layout) {
   return text.empty() ? "none" : text;
 }
 
-constexpr const char* kOffloadSyntax = "none, or some of weights, grads, optimizer and activations";
+constexpr const char* kOffloadSyntax = "none, or some of weights, grads, optimizer, activations and rows";
 
 void read_offload(Layout& layout, const LayoutValue& value) {
   layout.offload = {};
@@ -143,6 +143,7 @@ void read_offload(Layout& layout, const LayoutValue& value) {
                  : name == "grads"       ? &layout.offload.grads
                  : name == "optimizer"   ? &layout.offload.optimizer
                  : name == "activations" ? &layout.offload.activations
+                 : name == "rows"        ? &layout.offload.rows
                                          : nullptr;
     if (!kind) value.refuse("unknown kind of tensor", kOffloadSyntax);
     if (*kind) value.refuse("'" + std::string(name) + "' stands twice", kOffloadSyntax);
@@ -157,6 +158,7 @@ std::string print_offload(const Layout& layout) {
   };
   add("weights", layout.offload.weights), add("grads", layout.offload.grads);
   add("optimizer", layout.offload.optimizer), add("activations", layout.offload.activations);
+  add("rows", layout.offload.rows);
   return text.empty() ? "none" : text;
 }
 
@@ -254,7 +256,9 @@ constexpr LayoutKey kKeys[] = {
      "each layer what a limit of device memory costs least in time: kept, recomputed (what is cheap, or all) or, with "
      "offload=activations, streamed",
      read_recompute, [](const Layout& l) { return l.recompute ? text_of(*l.recompute) : std::string(); }},
-    {"offload", "KIND,...", "what lives in streaming memory between its uses: weights, grads, optimizer, activations",
+    {"offload", "KIND,...",
+     "what lives in streaming memory between its uses: weights, grads, optimizer, activations; rows: "
+     "of tables that a step reads by rows, all but the rows of a step, with their optimizer states",
      read_offload, print_offload},
     {"schedule", "gpipe | 1f1b | interleaved:V | zero-bubble",
      "order in which pipeline stages take micro-batches; interleaved gives each device V parts of the model",

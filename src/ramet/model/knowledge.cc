@@ -14,15 +14,19 @@ namespace {
 
 constexpr double kHidden = -1e30;  // the score of an answer that does not count
 
+/// Where a graph has the rows of entities from.
+enum class Entities : uint8_t { kTable, kInputs };
+
 class Knowledge {
  public:
-  Knowledge(const KnowledgeConfig& config, const KnowledgeTask& task, Graph& graph, std::vector<StateTensor>* weights)
+  Knowledge(const KnowledgeConfig& config, const KnowledgeTask& task, Graph& graph, std::vector<StateTensor>* weights,
+            Entities entities = Entities::kTable)
       : config_(config),
         task_(task),
         function_(*find_score_function(config.function)),
         model_(graph, weights, 0, false, task.seed),
         build_(model_.build()) {
-    make_entities();
+    if (entities == Entities::kTable) make_entities();
     // Angles of so wide a distribution lie nearly evenly on the circle.
     relations_ = model_.matrix("relations.weight",
                                {task.relations * (task.reciprocal ? 2 : 1), function_.relation_parts * config.width},
@@ -60,6 +64,32 @@ class Knowledge {
     }
   }
 
+  void write_ranks_by_rows(int64_t block) {
+    const int64_t width = entity_width();
+    relation_ = input("relation", DType::kI32, {task_.group});
+    relation_row_ = gather(relations_, relation_);
+    head_row_ = normalised(input("head_row", DType::kF32, {task_.group, width}));
+    tail_row_ = normalised(input("tail_row", DType::kF32, {task_.group, width}));
+    const Tensor columns = normalised(build_.input("block", DType::kF32, {block, width}, {"", ""}));
+    const Tensor real = less(iota(build_, DType::kI32, {1, block}, 1),
+                             reshape(build_.input("block_size", DType::kI32, {1}, {""}), {1, 1}));
+    for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead}) {
+      const std::string name = name_of(side);
+      Scope scope(build_, name);
+      const Tensor known =
+          input(name + "_known", DType::kI32, {side == TripleEnd::kTail ? task_.known_tails : task_.known_heads});
+      const Tensor ptr = input(name + "_known_ptr", DType::kI32, {task_.group + 1});
+      // By the same products as those of the block, so that a right answer in it has the score of a right answer.
+      const Tensor answers = scores_of_columns(side, reshape(missing_row(side), {triples(), width}));
+      const Tensor right = gather_elements(answers, iota(build_, DType::kI32, {triples(), 1}, 0), 1);
+      const Tensor scores =
+          select(real, scores_of_columns(side, columns), full(build_, DType::kF32, {}, -kHidden));  // above any other
+      const RankCounts counts = count_around(scores, right, known, ptr);
+      build_.output(name + "_lower", counts.lower());
+      build_.output(name + "_even", counts.even());
+    }
+  }
+
   void write_prediction() {
     read_rows(false);
     for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead}) {
@@ -80,15 +110,17 @@ class Knowledge {
     return side == TripleEnd::kTail ? task_.tails : task_.heads && !task_.reciprocal;
   }
 
+  int64_t entity_width() const { return function_.entity_parts * config_.width; }
+
   void make_entities() {
-    const int64_t width = function_.entity_parts * config_.width;
+    const int64_t width = entity_width();
     LogicalAxis axis{"entities"};
     axis.padding = task_.rows() - task_.entities;
     if (!task_.sharded()) {
-      entities_ = model_.matrix("entities.weight", {task_.rows(), width}, {axis, kNoAxis}, config_.deviation);
+      entities_ = model_.matrix(kEntities, {task_.rows(), width}, {axis, kNoAxis}, config_.deviation);
       return;
     }
-    shards_ = model_.matrix("entities.weight", {task_.shards, task_.shard().room(), width},
+    shards_ = model_.matrix(kEntities, {task_.shards, task_.shard().room(), width},
                             {LogicalAxis{"clusters"}, kNoAxis, kNoAxis}, config_.deviation);
   }
 
@@ -198,11 +230,16 @@ class Knowledge {
   Tensor known_row(TripleEnd missing) { return missing == TripleEnd::kTail ? head_row_ : tail_row_; }
   Tensor missing_row(TripleEnd missing) { return missing == TripleEnd::kTail ? tail_row_ : head_row_; }
 
+  /// Scores of entities [K, e] for each triple of the batch: [B M, K].
+  Tensor scores_of_columns(TripleEnd side, Tensor columns) {
+    const auto as_group = [&](Tensor rows) { return reshape(rows, {1, triples(), rows.dim(-1)}); };
+    const Tensor found = scores(side, as_group(known_row(side)), as_group(relation_of(side)), columns);
+    return reshape(found, {triples(), columns.dim(0)});
+  }
+
   /// Scores of all entities for each triple of the batch: [B M, rows of the table].
   Tensor scores_of_all(TripleEnd side) {
-    const auto as_group = [&](Tensor rows) { return reshape(rows, {1, triples(), rows.dim(-1)}); };
-    const Tensor found = scores(side, as_group(known_row(side)), as_group(relation_of(side)), normalised(entities_));
-    const Tensor rows = reshape(found, {triples(), task_.rows()});
+    const Tensor rows = scores_of_columns(side, normalised(entities_));
     if (task_.rows() == task_.entities) return rows;
     Tensor number = iota(build_, DType::kI32, {1, task_.rows()}, 1);
     if (task_.sharded()) {
@@ -346,6 +383,12 @@ void check(const KnowledgeConfig& config, const KnowledgeTask& task) {
 
 }  // namespace
 
+NamedGraph ranks_by_rows(const KnowledgeConfig& config, const KnowledgeTask& task, int64_t block) {
+  NamedGraph program{.name = "rank_rows", .graph = Graph("rank_rows")};
+  Knowledge(config, task, program.graph, nullptr, Entities::kInputs).write_ranks_by_rows(block);
+  return program;
+}
+
 Model build_knowledge(const KnowledgeConfig& config, const KnowledgeTask& task) {
   check(config, task);
   Model model;
@@ -364,7 +407,7 @@ Model build_knowledge(const KnowledgeConfig& config, const KnowledgeTask& task) 
   }
   const double relations = static_cast<double>(task.relations * (task.reciprocal ? 2 : 1));
   limit_input(model, "relation", 0, relations - 1);
-  for (const char* const name : {"head", "tail", "tail_negatives", "head_negatives"})
+  for (const char* const name : kEntityInputs)
     limit_input(model, name, 0, static_cast<double>(task.sharded() ? task.shard().room() - 1 : task.entities - 1));
   model.metrics = {mean_metric("loss", "count")};
   model.limit_items("loss", task.micro_batch * task.group);

@@ -74,4 +74,15 @@ struct KnowledgeTask {
 /// options contradict each other.
 Model build_knowledge(const KnowledgeConfig& config, const KnowledgeTask& task);
 
+/// The table of entities, and the inputs that number its rows.
+inline constexpr const char* kEntities = "entities.weight";
+inline constexpr const char* kEntityInputs[] = {"head", "tail", "tail_negatives", "head_negatives"};
+
+/// A program that ranks as "rank" does, but among `block` entities at a time, and reads no table of them. For each end
+/// ("tail", "head") it counts the block's entities that have a lower score than the right answer, tail_lower, and the
+/// same, tail_even, f32 [B, M]; known right answers do not count. Inputs: head_row and tail_row f32 [B, M, e], relation
+/// i32 [B, M]; block f32 [block, e], of which the first block_size i32 [1] are entities; and known answers as those of
+/// a RankSource (graphs/triples.h) with the stride `block`, numbered within the block.
+NamedGraph ranks_by_rows(const KnowledgeConfig& config, const KnowledgeTask& task, int64_t block);
+
 }  // namespace ramet::model

@@ -97,13 +97,21 @@ TrainTriples train_triples(const Recipe& recipe, const KnowledgeGraph& graph, co
 /// The ranks of the held-out triples.
 class RankEvaluator final : public Evaluator {
  public:
-  explicit RankEvaluator(Ranking ranking) : ranking_(std::move(ranking)) {}
+  RankEvaluator(Ranking ranking, KnowledgeConfig config, KnowledgeTask task)
+      : ranking_(std::move(ranking)), config_(std::move(config)), task_(task) {}
   std::string program() const override { return "rank"; }
-  Numbers evaluate(Cluster& cluster) override { return ranking_.run(cluster); }
+  std::vector<NamedGraph> programs_by_rows() const override {
+    return {ranks_by_rows(config_, task_, ranking_.block())};
+  }
+  Numbers evaluate(Cluster& cluster) override {
+    return cluster.rows() ? ranking_.run_by_rows(cluster) : ranking_.run(cluster);
+  }
   bool finds_best() const override { return true; }
 
  private:
   const Ranking ranking_;
+  const KnowledgeConfig config_;
+  const KnowledgeTask task_;
 };
 
 /// The part to rank; "" where the triples have no parts.
@@ -169,8 +177,10 @@ class KnowledgeKind final : public RecipeKind {
       workload.units = {.name = "triples", .per_sample = task.group};
       workload.model = for_key(complete, "model.kind", [&] { return build_knowledge(config_of(complete), task); });
       if (!part.empty())
-        workload.evaluator =
-            std::make_unique<RankEvaluator>(Ranking(complete, *graph, part, complete.data.triples.ranked));
+        workload.evaluator = std::make_unique<RankEvaluator>(
+            Ranking(complete, *graph, part, complete.data.triples.ranked), config_of(complete), task);
+      if (!task.sharded() && complete.model.knowledge.loss != "all")
+        workload.rows = {{kEntities, {std::begin(kEntityInputs), std::end(kEntityInputs)}}};
       settle_epochs(made.recipe, *workload.train);
       workload.data_identity = workload.train->identity().hex();
     }};

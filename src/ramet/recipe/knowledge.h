@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,11 +33,15 @@ class Ranking {
 
   /// The numbers for a cluster's weights, by its program "rank". On the leading rank; empty on others.
   Numbers run(Cluster& cluster) const;
+  /// The same numbers where the rows of entities live in streaming memory (Cluster::rows), by the program "rank_rows":
+  /// among `block` entities at a time.
+  Numbers run_by_rows(Cluster& cluster) const;
+  int64_t block() const { return std::min<int64_t>(entities_, 1024); }
   const RankSource& source() const { return *source_; }
 
  private:
   std::shared_ptr<const RankSource> source_;
-  int64_t micro_batch_, group_;
+  int64_t micro_batch_, group_, entities_;
 };
 
 /// The likeliest ends of triples.

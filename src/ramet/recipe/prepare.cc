@@ -11,6 +11,7 @@
 #include "ramet/recipe/text_models.h"
 #include "ramet/train/facts.h"
 #include "ramet/train/model_passes.h"
+#include "ramet/train/row_window.h"
 #include "ramet/train/scaling.h"
 #include "ramet/weights/tensor_file.h"
 
@@ -67,6 +68,8 @@ Preparation prepare(const Recipe& recipe) {
   result.layout = fitted_layout(parse_layout(result.recipe.layout, source), workload.model, result.options, source,
                                 workload.remarks);
   match_first_weights(result.recipe, workload);
+  if (result.layout.offload.rows)
+    workload.remarks.push_back(make_row_window(workload, result.options, result.layout, source, 1).text(result.layout));
   return result;
 }
 
@@ -77,14 +80,24 @@ Training make_training(Preparation preparation, Where where) {
   return Training(std::move(preparation.workload), std::move(preparation.options), asked, where);
 }
 
+namespace {
+
+/// The model that programs are made of: with the rows of a step, where tables live in streaming memory.
+Model compiled_model(const Preparation& preparation, const Where& where) {
+  if (!preparation.layout.offload.rows) return preparation.workload.model;
+  return make_row_window(preparation.workload, preparation.options, preparation.layout, where.layout_source, 1).model;
+}
+
+}  // namespace
+
 CompiledWorkload compile_recipe(const Preparation& preparation, Where where) {
   where.layout_source = layout_source(preparation.recipe);
-  return compile_workload(preparation.workload.model, preparation.options, preparation.layout, where);
+  return compile_workload(compiled_model(preparation, where), preparation.options, preparation.layout, where);
 }
 
 CompiledWorkload compile_recipe(const Preparation& preparation, const Machine& machine, Where where) {
   where.layout_source = layout_source(preparation.recipe);
-  return compile_workload(preparation.workload.model, preparation.options, preparation.layout, machine, where);
+  return compile_workload(compiled_model(preparation, where), preparation.options, preparation.layout, machine, where);
 }
 
 Model build_model(const Recipe& recipe) {

@@ -1,10 +1,13 @@
 // Ranks and queries of models of knowledge graphs.
 #include <algorithm>
+#include <cstring>
 
 #include "ramet/base/error.h"
 #include "ramet/graphs/lines.h"
+#include "ramet/model/knowledge.h"
 #include "ramet/recipe/knowledge.h"
 #include "ramet/recipe/paths.h"
+#include "ramet/runtime/row_tables.h"
 #include "ramet/train/feeder.h"
 #include "ramet/train/model_passes.h"
 
@@ -51,7 +54,8 @@ Numbers numbers_of_ranks(const std::vector<double>& ranks) {
 Ranking::Ranking(const Recipe& recipe, const KnowledgeGraph& graph, const std::string& part, int64_t limit)
     : source_(rank_source(recipe, graph, part, limit)),
       micro_batch_(graph.shards().shards > 1 ? graph.shards().shards : recipe.train.micro_batch),
-      group_(recipe.data.triples.group) {}
+      group_(recipe.data.triples.group),
+      entities_(graph.entities()) {}
 
 Numbers Ranking::run(Cluster& cluster) const {
   const int64_t batches = (source_->epoch_samples(0) + micro_batch_ - 1) / micro_batch_;
@@ -65,6 +69,108 @@ Numbers Ranking::run(Cluster& cluster) const {
       for (int64_t i = 0; i < micro_batch_ * group_; ++i) {
         if (static_cast<int64_t>(batch) * micro_batch_ * group_ + i >= source_->triples()) break;
         found.push_back(ranks.get(i));
+      }
+  return numbers_of_ranks(found);
+}
+
+namespace {
+
+const std::string kEnds[] = {"tail", "head"};
+
+template <typename Value>
+Value* values_of(Batch& batch, const std::string& name) {
+  return reinterpret_cast<Value*>(const_cast<NamedTensor&>(batch.at(name)).bytes.data());
+}
+
+/// A micro-batch of triples to rank: what a RankSource gives, with the rows of its entities, and what is counted.
+struct RankedBatch {
+  Batch all;                              ///< of the source; known answers are numbered within all entities
+  Batch fed;                              ///< of a block
+  std::vector<double> lower[2], even[2];  ///< of each triple, by end
+};
+
+/// The known answers of one sample's triples that lie in [first, first + size), numbered within a block.
+void take_known(RankedBatch& batch, const std::string& end, int64_t sample, int64_t stride, int64_t first, int64_t size,
+                int64_t block) {
+  const Shape& shape = batch.all.at(end + "_known").type.shape;
+  const int64_t room = shape[1], pointers = batch.all.at(end + "_known_ptr").type.shape[1];
+  const int32_t* const known = values_of<int32_t>(batch.all, end + "_known") + sample * room;
+  const int32_t* const ptr = values_of<int32_t>(batch.all, end + "_known_ptr") + sample * pointers;
+  int32_t* const to = values_of<int32_t>(batch.fed, end + "_known") + sample * room;
+  int32_t* const to_ptr = values_of<int32_t>(batch.fed, end + "_known_ptr") + sample * pointers;
+  int32_t kept = 0;
+  for (int64_t m = 0; m + 1 < pointers; ++m) {
+    to_ptr[m] = kept;
+    for (int32_t i = ptr[m]; i < ptr[m + 1]; ++i)
+      if (const int64_t entity = known[i] - m * stride; entity >= first && entity < first + size)
+        to[kept++] = static_cast<int32_t>(m * block + entity - first);
+  }
+  to_ptr[pointers - 1] = kept;
+  std::fill(to + kept, to + room, 0);
+}
+
+}  // namespace
+
+Numbers Ranking::run_by_rows(Cluster& cluster) const {
+  const StateTensor* const table = cluster.rows()->find(kEntities);
+  if (!table) internal_error("Ranking::run_by_rows", "the rows of entities are on the devices");
+  const int64_t batches = (source_->epoch_samples(0) + micro_batch_ - 1) / micro_batch_, width = table->type.shape[1],
+                stride = source_->stride(), triples = micro_batch_ * group_;
+  const auto row_bytes = static_cast<size_t>(width) * sizeof(float);
+  std::vector<RankedBatch> ranked(static_cast<size_t>(batches));
+  for (int64_t b = 0; b < batches; ++b) {
+    RankedBatch& batch = ranked[static_cast<size_t>(b)];
+    batch.all = source_->make(b * micro_batch_, micro_batch_);
+    batch.fed = batch.all;
+    for (const std::string& end : kEnds) {
+      NamedTensor rows{end + "_row", {DType::kF32, {micro_batch_, group_, width}}, {}};
+      rows.bytes.resize(static_cast<size_t>(triples) * row_bytes);
+      for (int64_t i = 0; i < triples; ++i)
+        cluster.read_state(*table, static_cast<uint64_t>(values_of<int32_t>(batch.all, end)[i]) * row_bytes,
+                           {rows.bytes.data() + static_cast<size_t>(i) * row_bytes, row_bytes});
+      batch.fed.tensors.push_back(std::move(rows));
+      std::erase_if(batch.fed.tensors, [&](const NamedTensor& tensor) { return tensor.name == end; });
+    }
+    for (auto* const counts : {batch.lower, batch.even})
+      for (int end = 0; end < 2; ++end) counts[end].assign(static_cast<size_t>(triples), 0);
+  }
+  NamedTensor rows{"block", {DType::kF32, {block(), width}}, {}}, size{"block_size", {DType::kI32, {1}}, {}};
+  rows.bytes.resize(static_cast<size_t>(block()) * row_bytes);
+  size.bytes.resize(sizeof(int32_t));
+  for (int64_t first = 0; first < entities_; first += block()) {
+    const auto count = static_cast<int32_t>(std::min(block(), entities_ - first));
+    std::memcpy(size.bytes.data(), &count, sizeof count);
+    cluster.read_state(*table, static_cast<uint64_t>(first) * row_bytes,
+                       {rows.bytes.data(), static_cast<size_t>(count) * row_bytes});
+    for (RankedBatch& batch : ranked)
+      for (const std::string& end : kEnds)
+        for (int64_t sample = 0; sample < micro_batch_; ++sample)
+          take_known(batch, end, sample, stride, first, count, block());
+    const auto feed = [&](int64_t micro, const Executable&, FeedSink& sink) {
+      for (const NamedTensor& tensor : ranked[static_cast<size_t>(micro)].fed.tensors)
+        sink.set(tensor.name, tensor.type, tensor.bytes.data());
+      for (const NamedTensor* tensor : {&rows, &size}) sink.set(tensor->name, tensor->type, tensor->bytes.data());
+    };
+    const std::vector<ResultTensors> counts = cluster.run("rank_rows", batches, feed);
+    for (size_t b = 0; b < counts.size(); ++b)
+      for (const ResultTensor& result : counts[b])
+        for (int end = 0; end < 2; ++end)
+          for (auto [to, name] : {std::pair{&ranked[b].lower[end], kEnds[end] + "_lower"},
+                                  std::pair{&ranked[b].even[end], kEnds[end] + "_even"}})
+            if (result.name == name)
+              for (int64_t i = 0; i < triples; ++i) (*to)[static_cast<size_t>(i)] += result.get(i);
+  }
+  // As model/ranks.h has it. All numbers are whole, so their order does not matter.
+  std::vector<double> found;
+  for (int64_t b = 0; b < batches; ++b)
+    for (int end = 0; end < 2; ++end)
+      for (int64_t i = 0; i < triples && b * triples + i < source_->triples(); ++i) {
+        RankedBatch& batch = ranked[static_cast<size_t>(b)];
+        const int32_t* const ptr =
+            values_of<int32_t>(batch.all, kEnds[end] + "_known_ptr") + i / group_ * (group_ + 1) + i % group_;
+        const auto at = static_cast<size_t>(i);
+        found.push_back(static_cast<double>(entities_ - (ptr[1] - ptr[0])) - batch.lower[end][at] -
+                        (batch.even[end][at] - 1) / 2);
       }
   return numbers_of_ranks(found);
 }

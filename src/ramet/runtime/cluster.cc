@@ -277,6 +277,8 @@ int64_t Cluster::local_planned_bytes() const {
 }
 
 void Cluster::write_state(const StateTensor& state, uint64_t offset, std::span<const std::byte> bytes) {
+  if (state_->rows && state_->rows->holds(state))
+    return state_->rows->write(*state_, state, static_cast<int64_t>(offset), bytes);
   const StateMap& map = state_->map_of(state);
   for (size_t done = 0; done < bytes.size(); done += kWindow)
     state_->write_window(map, static_cast<int64_t>(offset + done),
@@ -284,6 +286,8 @@ void Cluster::write_state(const StateTensor& state, uint64_t offset, std::span<c
 }
 
 void Cluster::read_state(const StateTensor& state, uint64_t offset, std::span<std::byte> to) {
+  if (state_->rows && state_->rows->holds(state))
+    return state_->rows->read(*state_, state, static_cast<int64_t>(offset), to);
   const StateMap& map = state_->map_of(state);
   for (size_t done = 0; done < to.size(); done += kWindow)
     state_->read_window(map, static_cast<int64_t>(offset + done),
@@ -292,6 +296,13 @@ void Cluster::read_state(const StateTensor& state, uint64_t offset, std::span<st
 
 void Cluster::run_derive() {
   state_->on_devices([](ClusterDevice& device) { device.engine->prepare(); });
+}
+
+void Cluster::set_rows(std::unique_ptr<RowTables> tables) { state_->rows = std::move(tables); }
+const RowTables* Cluster::rows() const { return state_->rows.get(); }
+
+void Cluster::bring_rows(const RowsOfStep& rows, const RowsOfStep& next) {
+  if (state_->rows->bring(*state_, rows, next)) run_derive();
 }
 
 std::vector<DeviceReads> Cluster::reads_of_step() const {

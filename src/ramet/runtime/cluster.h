@@ -20,6 +20,8 @@ class MpiSession;
 
 namespace ramet::runtime {
 
+class RowTables;  // runtime/row_tables.h
+
 struct ClusterOptions {
   /// The job of which this process is a rank; every rank has an equal share of the devices. Null: all devices are in
   /// this process.
@@ -124,6 +126,12 @@ class Cluster {
   /// Reads bytes of a logical state from whichever devices hold them; only the leading rank's `to` is written.
   void read_state(const StateTensor& state, uint64_t offset, std::span<std::byte> to);
   void run_derive();
+  /// From now on the states of `tables` live there, and devices have a window of some of their rows: `write_state` and
+  /// `read_state` of a whole one go to the tables.
+  void set_rows(std::unique_ptr<RowTables> tables);
+  const RowTables* rows() const;  ///< null: there are none
+  /// Gives the devices the rows of a step by table, ascending and without duplicates, and fetches those of the next.
+  void bring_rows(const std::vector<std::vector<int32_t>>& rows, const std::vector<std::vector<int32_t>>& next);
 
   /// What each device of this process reads in a training step, by its training program, and in a request of `count`
   /// micro-batches of a program.

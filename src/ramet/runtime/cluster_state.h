@@ -8,6 +8,7 @@
 
 #include "ramet/runtime/cluster.h"
 #include "ramet/runtime/device_engine.h"
+#include "ramet/runtime/row_tables.h"
 
 namespace ramet::runtime {
 
@@ -121,6 +122,7 @@ struct ClusterState {
   std::vector<std::vector<ResultSlot>> train_slots;  // by stage
   ClusterResults results;
   StateMap map;  // of the state last asked for
+  std::unique_ptr<RowTables> rows;
 
  private:
   void make_transports();

@@ -14,6 +14,7 @@
 #include "ramet/sim/shared_processors.h"
 #include "ramet/train/facts.h"
 #include "ramet/train/model_passes.h"
+#include "ramet/train/row_window.h"
 #include "ramet/train/step.h"
 #include "ramet/transport/process.h"
 
@@ -105,6 +106,7 @@ WorkloadPlanner::WorkloadPlanner(BuildModel build, std::shared_ptr<const Source>
       steps_(std::make_unique<Steps>()) {
   steps_->build = std::move(build);
   std::tie(space_.base, space_.fixed) = fixed_keys(layout);
+  refuse_rows(space_.base, "--layout", "a search of layouts");
   const int processors = where.threads > 0 ? where.threads : available_processors();
   if (machine) {
     machine_ = std::move(*machine);

@@ -9,6 +9,7 @@
 #include "ramet/train/facts.h"
 #include "ramet/train/model_passes.h"
 #include "ramet/train/open_cluster.h"
+#include "ramet/train/row_window.h"
 #include "ramet/train/step.h"
 #include "ramet/weights/tensor_file.h"
 
@@ -47,6 +48,7 @@ Predictor::Predictor(Model model, const TrainOptions& options, const Layout& lay
     : model_(apply_model_passes(std::move(model), options)),
       options_(prediction_options(options, layout)),
       programs_(programs.empty() ? program_names(model_) : std::move(programs)) {
+  refuse_rows(layout, where.layout_source, "a prediction");
   const auto start = Clock::now();
   std::vector<std::string> remarks;
   const Layout fitted = fitted_layout(layout, model_, options_, where.layout_source, remarks);

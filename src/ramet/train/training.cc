@@ -47,6 +47,9 @@ Training::Training(Workload workload, TrainOptions options, const Layout& layout
   if (fault) std::rethrow_exception(fault);
   cluster_ = open_cluster(std::move(compiled_.stages), options_, layout_, where, waiting_limit(compiled_));
   compiled_.stages.clear();
+  if (rows_)
+    cluster_->set_rows(
+        or_end_all(*cluster_, [&] { return std::make_unique<RowTables>(rows_->tables, layout_.streaming); }));
   const Mesh& mesh = cluster_->mesh();
   for (int device = 0; device < mesh.devices(); ++device) {
     const Executable& exe = cluster_->stages()[static_cast<size_t>(mesh.position(device).stage)];
@@ -57,6 +60,7 @@ Training::Training(Workload workload, TrainOptions options, const Layout& layout
   host_ = or_end_all(*cluster_, [&] {
     return train::host_memory(workload_, options_, cluster_->stages(), cluster_->local_devices());
   });
+  if (rows_) host_.tables += rows_->host_bytes(layout_);
 }
 
 void Training::compile(const Layout& layout, const Where& where) {
@@ -64,7 +68,15 @@ void Training::compile(const Layout& layout, const Where& where) {
   workload_.model = apply_model_passes(std::move(workload_.model), options_);
   layout_ = fitted_layout(layout, workload_.model, options_, where.layout_source, workload_.remarks);
   identity_ = workload_.model.identity().hex();
-  compiled_ = compile_workload(workload_.model, options_, layout_, where);
+  if (layout_.offload.rows) {
+    rows_ = make_row_window(workload_, options_, layout_, where.layout_source, where.mpi ? where.mpi->ranks() : 1);
+    compiled_ = compile_workload(rows_->model, options_, layout_, where);
+    rows_->model = {};
+    if (rows_->source) workload_.train = rows_->source;
+    take_whole_states(rows_->tables, compiled_.states);
+  } else {
+    compiled_ = compile_workload(workload_.model, options_, layout_, where);
+  }
   // Where memory counts, the compiler's own code makes room before devices take theirs.
   if (where.device_memory_share > 0) leave_library_pages();
 }
@@ -138,7 +150,16 @@ const ClusterFeed& Training::feed_of_step() {
       return std::make_unique<Feeder>(workload_.train, *cluster_, training_feed(workload_, options_));
     });
   feeder_->begin(steps_done_);
+  bring_rows();
   return feeder_->feed();
+}
+
+void Training::bring_rows() {
+  if (!rows_) return;
+  const RowsOfStep rows = rows_->source->rows_of(steps_done_), next = rows_->source->rows_of(steps_done_ + 1);
+  const bool whole = std::exchange(whole_, false);  // rows that cannot be written are lost
+  cluster_->bring_rows(rows, next);
+  whole_ = whole;
 }
 
 std::vector<ScalarValue> Training::scalars_of(int64_t step, const StepScalars& given) const {
@@ -232,6 +253,7 @@ void Training::fail_not_finite(const std::string& result, const std::vector<Scal
 }
 
 NumericsReport Training::check_numerics() {
+  refuse_rows(layout_, "layout", "a check of numerics, which looks at all elements of weights and states,");
   const auto& rts = layout_.rts;
   return judge_numerics(cluster_->survey_numerics(steps_done_, feed_of_step(), scalars_of(steps_done_),
                                                   std::max({rts.grads, rts.optimizer, 1})),

@@ -13,6 +13,7 @@
 #include "ramet/train/feeds.h"
 #include "ramet/train/loss_scale.h"
 #include "ramet/train/numerics.h"
+#include "ramet/train/row_window.h"
 #include "ramet/train/state_loader.h"
 #include "ramet/train/step_scalars.h"
 #include "ramet/train/workload.h"
@@ -110,6 +111,8 @@ class Training {
   void check_inputs();
   /// The work before the cluster is made: checks the workload, and compiles it.
   void compile(const Layout& layout, const Where& where);
+  /// Gives the devices the rows of the next step, where tables live in streaming memory.
+  void bring_rows();
   /// The samples of the next step, from its first micro-batch on.
   const ClusterFeed& feed_of_step();
   std::vector<ScalarValue> scalars_of(int64_t step, const StepScalars& given = {}) const;
@@ -123,6 +126,7 @@ class Training {
   Layout layout_, asked_layout_;
   std::vector<InputSpec> inputs_;  ///< what the graphs read
   std::string identity_;           ///< of the model
+  std::optional<RowWindow> rows_;  ///< of tables in streaming memory; without its model
   int threads_ = 0;
   bool profiled_ = false;
   int64_t planned_bytes_ = 0;

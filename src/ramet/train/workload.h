@@ -19,12 +19,22 @@ class Evaluator {
   virtual ~Evaluator() = default;
   /// The program that it runs.
   virtual std::string program() const = 0;
+  /// The programs that it runs where the rows of tables live in streaming memory (layout key offload=rows) and no
+  /// program can read a whole table. Empty: it has none, and such a layout is refused.
+  virtual std::vector<NamedGraph> programs_by_rows() const { return {}; }
   /// The numbers for the cluster's current weights; the first one decides which checkpoint is best. On the leading
   /// rank; empty on other ranks, and when there is nothing to evaluate on. An exception on one rank ends all ranks.
   virtual Numbers evaluate(Cluster& cluster) = 0;
   /// Whether a greater first number means better weights, so that those of the best evaluation are worth a checkpoint
   /// of their own. Such a run is not evaluated before its first step.
   virtual bool finds_best() const { return false; }
+};
+
+/// A table of which a micro-batch reads some rows: a weight, and the data inputs whose values are the numbers of these
+/// rows. The model reads such an input for nothing else.
+struct RowInputs {
+  std::string weight;
+  std::vector<std::string> inputs;
 };
 
 /// Everything that a training run needs except its options, its layout and a place: the model and its data.
@@ -41,6 +51,7 @@ struct Workload {
   std::string init_from;             ///< weights to begin from: a file, a published folder or a checkpoint; "": drawn
   int prefetch = 2;                  ///< batches made ahead of their use
   std::vector<std::string> remarks;  ///< warnings before the run
+  std::vector<RowInputs> rows{};     ///< tables that a layout may leave in streaming memory (offload=rows)
 };
 
 }  // namespace ramet::train

@@ -28,6 +28,7 @@ OptimizerDef adagrad_optimizer() {
                              return 1 / (1 + static_cast<double>(updates) * options.rate_decay.value_or(0));
                            }}},
           .works_in_f32 = true,
+          .keeps_untouched = [](const OptimizerOptions&) { return true; },
           .build = build};
 }
 

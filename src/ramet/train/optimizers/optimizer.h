@@ -57,6 +57,9 @@ struct OptimizerDef {
   /// Whether steps are in proportion to the weight's norm, so that no scaling of a weight needs a rate of its own;
   /// null: they are not.
   bool (*proportional)(const OptimizerOptions& options) = nullptr;
+  /// Whether an element whose gradient is 0, and that does not decay, stays as it is with its states, so that its
+  /// update may be left out; null: it does not.
+  bool (*keeps_untouched)(const OptimizerOptions& options) = nullptr;
   /// The most that the learning rate of step `step` may be; null: no limit.
   double (*most_rate)(const OptimizerOptions& options, int64_t step) = nullptr;
   /// Graph code of one weight's update.

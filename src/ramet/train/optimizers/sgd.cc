@@ -22,6 +22,7 @@ OptimizerDef sgd_optimizer() {
           .doc = "gradient descent with momentum, by PyTorch's formulas",
           .states = {{.name = "momentum", .doc = "unless momentum is 0", .kept = has_momentum}},
           .wants_true_size = true,
+          .keeps_untouched = [](const OptimizerOptions& options) { return options.momentum == 0; },
           .build = build};
 }
 
