@@ -23,15 +23,21 @@ DType delivered(const Field& field) {
       {.what = "a field's type cannot be delivered", .where = field.key(), .found = std::string(name_of(field.dtype))});
 }
 
-/// One value of a field as f32 or i32 numbers.
+/// Values of a field, those of some rows one after another, as f32 or i32 numbers.
 template <typename T>
-void copy_value(const Field& field, std::span<const std::byte> bytes, int64_t row, T* to) {
+void copy_values(const Field& field, std::span<const std::byte> bytes, const std::vector<int64_t>& rows, T* to) {
   const int64_t width = field.shape.elements();
-  if (field.dtype == DType::kF32 && std::is_same_v<T, float>) {
-    std::memcpy(to, bytes.data() + row * width * 4, static_cast<size_t>(width) * 4);
-    return;
-  }
-  for (int64_t k = 0; k < width; ++k) to[k] = static_cast<T>(field_number(field, bytes, row * width + k));
+  if constexpr (std::is_same_v<T, float>)
+    if (field.dtype == DType::kF32) {
+      const auto* const from = reinterpret_cast<const float*>(bytes.data());
+      if (width == 1)  // a load and a store each
+        for (size_t i = 0; i < rows.size(); ++i) to[i] = from[rows[i]];
+      else
+        for (const int64_t row : rows) to = std::copy_n(from + row * width, width, to);
+      return;
+    }
+  for (const int64_t row : rows)
+    for (int64_t k = 0; k < width; ++k) *to++ = static_cast<T>(field_number(field, bytes, row * width + k));
 }
 
 }  // namespace
@@ -349,7 +355,7 @@ void GraphSource::fill_fields(const PackContents& pack, int64_t sample, const Pl
     const std::vector<int64_t>& rows = rows_of(field.per, pack);
     const int64_t width = field.shape.elements(), room = output.dims[0];
     const auto copy = [&](auto* to) {
-      for (size_t i = 0; i < rows.size(); ++i) copy_value(field, bytes, rows[i], to + static_cast<int64_t>(i) * width);
+      copy_values(field, bytes, rows, to);
       std::fill(to + std::ssize(rows) * width, to + room * width, 0);
     };
     if (output.dtype == DType::kF32)
@@ -445,7 +451,7 @@ void GraphSource::fill_pairs(const PackContents& pack, int64_t sample, const Pla
   std::fill(second, second + output.dims[0], 0);
   const Field& field = set_->fields()[output.field];
   const std::span<const std::byte> bytes = set_->bytes(output.field);
-  for (size_t p = 0; p < pairs.edge.size(); ++p) copy_value(field, bytes, pairs.edge[p], values + p);
+  copy_values(field, bytes, pairs.edge, values);
   std::copy(pairs.second.begin(), pairs.second.end(), second);
   std::copy(pairs.ptr.begin(), pairs.ptr.end(), ptr);
 }
