@@ -8,8 +8,8 @@
 namespace ramet::v0 {
 
 /// Memory that a thread takes from the system ahead of its use, while this program does something else, such as tracing
-/// a module. The next Training on one device that takes at least so many bytes begins with this memory, and so is there
-/// sooner: the system clears each page that it gives. There is at most one reserve: others take nothing.
+/// a module. The next Training on one device that takes at least half so many bytes begins with this memory, and so is
+/// there sooner: the system clears each page that it gives. There is at most one reserve: others take nothing.
 class RAMET_API MemoryReserve {
  public:
   explicit MemoryReserve(int64_t bytes);
@@ -18,6 +18,9 @@ class RAMET_API MemoryReserve {
   MemoryReserve(MemoryReserve&&) noexcept;
   MemoryReserve& operator=(MemoryReserve&&) noexcept;
 
+  /// Takes so many bytes more, such as those that this program has just given back. Nothing where it is empty, or where
+  /// the system has not so much.
+  void grow(int64_t bytes);
   /// Whether a Training has taken it, or the system had not so much.
   bool empty() const;
 

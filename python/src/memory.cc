@@ -7,8 +7,11 @@ void bind_memory(nb::module_& m) {
   using ramet::MemoryReserve;
   nb::class_<MemoryReserve>(m, "MemoryReserve",
                             "Memory that a thread takes from the system ahead of its use: the next Training on one "
-                            "device that takes at least so many bytes begins with it, and so is there sooner.")
+                            "device that takes at least half so many bytes begins with it, and so is there sooner.")
       .def(nb::init<int64_t>(), "bytes"_a)
+      .def("grow", &MemoryReserve::grow, "bytes"_a, nb::call_guard<nb::gil_scoped_release>(),
+           "Takes so many bytes more, such as those that this process has just given back. Nothing where it is empty, "
+           "or where the system has not so much.")
       .def_prop_ro("empty", &MemoryReserve::empty, "Whether a Training has taken it, or the system had not so much.")
       .def(
           "close", [](MemoryReserve& self) { MemoryReserve(std::move(self)); },

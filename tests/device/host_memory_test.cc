@@ -35,13 +35,13 @@ TEST(HostMemory, IsWholeZeroedAndAligned) {
   expect_whole(HostMemory(1, team));
 }
 
-TEST(HostMemory, BeginsWithTheReserveOfNoMoreBytes) {
+TEST(HostMemory, BeginsWithTheReserve) {
   ThreadTeam team(2);
-  for (const int64_t bytes : {8 * kMiB, 8 * kMiB + 1, 13 * kMiB + 4097}) {
+  for (const int64_t bytes : {4 * kMiB, 5 * kMiB + 1, 8 * kMiB, 8 * kMiB + 1, 13 * kMiB + 4097}) {
     HostReserve reserve(8 * kMiB);
     EXPECT_FALSE(reserve.empty());
     {
-      const HostMemory small(8 * kMiB - 1, team);
+      const HostMemory small(4 * kMiB - 1, team);
       EXPECT_FALSE(reserve.empty());
       expect_whole(small);
     }
@@ -63,6 +63,25 @@ TEST(HostMemory, AReserveIsTouchedMeanwhile) {
   EXPECT_EQ(memory.touched, 6 * kMiB + 5);
   EXPECT_EQ(resident_pages(memory.data, memory.touched), 6 * 256 + 1);
   munmap(memory.mapping, memory.mapped);
+}
+
+TEST(HostMemory, AReserveGrows) {
+  HostReserve reserve(3 * kMiB + 5);
+  reserve.grow(kMiB + 4096);
+  HostReserve::expect(2 * kMiB);          // it has more
+  HostReserve::expect(int64_t{1} << 60);  // there is not so much
+  reserve.grow(int64_t{1} << 60);
+  HostReserve::expect(6 * kMiB + 7);
+  for (int i = 0; i < 2000 && HostReserve::touched() < 6 * kMiB + 7; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(HostReserve::touched(), 6 * kMiB + 7);
+  const HostMapping memory = HostReserve::claim(9 * kMiB);
+  ASSERT_NE(memory.mapping, nullptr);
+  EXPECT_EQ(memory.touched, 6 * kMiB + 7);
+  EXPECT_EQ(resident_pages(memory.data, memory.touched), 6 * 256 + 1);
+  munmap(memory.mapping, memory.mapped);
+  reserve.grow(kMiB);  // it is gone
+  EXPECT_TRUE(reserve.empty());
 }
 
 TEST(HostMemory, OneReserveAtATime) {

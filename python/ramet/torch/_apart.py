@@ -13,11 +13,11 @@ import torch
 STUCK_SECONDS = 30  # without any work: a fork that waits for a thread which only this process has
 
 
-def result_of(function):
+def result_of(function, meanwhile=None):
     """Calls `function` in a fork and returns its result, which pickle must be able to carry. Returns None where the system
     gives no fork, and where the function raises, or the fork dies or hangs; the caller then calls the function in this
     process, and gets its exception there. The fork sees the memory of this process as it is now. Later changes in one
-    process do not reach the other."""
+    process do not reach the other. `meanwhile`: what this process does before it waits; nothing without a fork."""
     if sys.platform != "linux":  # libraries of other systems do not stand a fork
         return None
     _flush()  # or the fork writes what is buffered, too
@@ -31,6 +31,8 @@ def result_of(function):
         if child == 0:
             _run(function, file)
         try:
+            if meanwhile:
+                meanwhile()
             _wait(child)
         finally:
             _end(child)

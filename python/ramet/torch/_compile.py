@@ -75,13 +75,13 @@ def prepare(module, example, batch_dims):
     return module, InputTree.of(module, example, batch_dims)
 
 
-def source_of_training(module, example, loss, optimizer, options: Options, apart=False):
+def source_of_training(module, example, loss, optimizer, options: Options, apart=False, meanwhile=None):
     """`apart`: torch.export runs in a fork of this process where that can be had, so that this one has nothing of it but the
-    programs' text. The result has no structure of outputs then."""
+    programs' text. The result has no structure of outputs then. `meanwhile`: what this process does while that fork works."""
     module, inputs = prepare(module, example, options.batch_dims)
     plan = Plan(optimizer, names_of_parameters(module)) if optimizer is not None else None
     make = lambda: _traced_for_training(module, inputs, plan, split_call(example), _checked_loss(loss), loss, options)
-    found = _apart.result_of(lambda: _written(module, *make())) if apart else None
+    found = _apart.result_of(lambda: _written(module, *make()), meanwhile) if apart else None
     training, evaluation, *names = found or make()
     return Source(module, inputs, training.inputs, training, evaluation, names[0], names[1], plan, names[2])
 

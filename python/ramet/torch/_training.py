@@ -16,7 +16,7 @@ from ._compile import source_of_training
 from ._optimizers import KINDS
 from ._options import Options
 from ._structure import samples_back
-from ._weights import Weights, give_back, is_released
+from ._weights import Aside, Weights, give_back, is_released
 
 CLASSES = {"sgd": "Sgd", "adam": "Adam", "adamw": "AdamW", "lamb": "Lamb", "lars": "Lars", "lion": "Lion",
            "adafactor": "Adafactor", "rmsprop": "Rmsprop", "adagrad": "Adagrad"}
@@ -87,16 +87,36 @@ def _train_options(source, model, options: Options):
         device=options.device)
 
 
-def _reserve(optimizer, options):
-    """Memory for a part of what the program will hold, taken while PyTorch exports the module: weights and the optimizer's
-    states, or its states alone where the module gives its weights back. Other parts depend on the compilation."""
-    kind = KINDS.get(type(optimizer))
-    if kind is None or not all(word.startswith("recompute=") for word in options.layout.split()):
-        return ramet.MemoryReserve(0)
-    weights = sum(each.numel() for group in optimizer.param_groups for each in group["params"] if each.requires_grad)
-    of_states = MOMENTS.get(kind.kind, 0) * (2 if options.moments == "bf16" else 4)
-    # Parameters that get no gradient have no states.
-    return ramet.MemoryReserve(int(0.9 * weights * (of_states + (0 if options.release_module else 4))))
+class _Ahead:
+    """What is done ahead, while PyTorch exports the module: memory is taken for a part of what the program will hold, that is
+    weights and the optimizer's states (other parts depend on the compilation); and weights that the module gives back are
+    written into a file."""
+
+    SURE = 0.9  # of the parameters; those that get no gradient have no states
+
+    def __init__(self, optimizer, options):
+        self.aside, self._grows = Aside() if options.release_module else None, 0
+        kind, bytes_ = KINDS.get(type(optimizer)), 0
+        if kind and all(word.startswith("recompute=") for word in options.layout.split()):
+            weights = sum(each.numel() for group in optimizer.param_groups for each in group["params"] if each.requires_grad)
+            bytes_ = int(self.SURE * weights * MOMENTS.get(kind.kind, 0) * (2 if options.moments == "bf16" else 4))
+            if options.release_module:
+                self._grows = int(self.SURE * 4 * weights)
+            else:
+                bytes_ += int(self.SURE * 4 * weights)
+        self._reserve = ramet.MemoryReserve(bytes_)
+
+    def released(self):
+        """The module has given its weights back: the program's take their room, while it is compiled."""
+        self._reserve.grow(self._grows)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._reserve.close()
+        if self.aside:
+            self.aside.close()
 
 
 class TrainingModel:
@@ -107,14 +127,15 @@ class TrainingModel:
     was given stays the source of learning rates: they are read from its `param_groups` at each step.
     """
 
-    def __init__(self, source, options: Options, began=None):
-        """`began`: time.perf_counter() before the export; None: the source was made before."""
+    def __init__(self, source, options: Options, began=None, ahead=None):
+        """`began`: time.perf_counter() before the export; None: the source was made before. `ahead`: what was done while it
+        was made."""
         self._source, self._process, self._stepped = source, os.getpid(), False
         self.options = options
         module = source.module
         self._first_names = self._names_of_states(module)
         before = time.perf_counter()
-        weights = Weights(module, source.trained)
+        weights = Weights(module, source.trained, ahead and ahead.aside)
         arguments = source.arguments(options, weights)
         self._output_types = {name: source.training.type_of(name) for name in options.outputs}
         exported = time.perf_counter()
@@ -130,6 +151,8 @@ class TrainingModel:
             weights.release({name for name in source.trained if self._first_names[name] in held})
         self._train_options = _train_options(source, self._model, options)
         self._trim()
+        if options.release_module and ahead:
+            ahead.released()
         try:
             self._training = ramet.Training(self._model, self._train_options)
         except BaseException:
@@ -394,6 +417,8 @@ def training_model(module, optimizer, example, loss=None, options=None):
     began = time.perf_counter()
     if options.memory == "low":
         ramet.trim_memory()  # imports have read most of libraries that stay unused
-    with _reserve(optimizer, options):
-        source = source_of_training(module, example, loss, optimizer, options, apart=options.memory == "low")
-        return TrainingModel(source, options, began)
+    with _Ahead(optimizer, options) as ahead:
+        own = _export.unwrapped(module)
+        source = source_of_training(module, example, loss, optimizer, options, apart=options.memory == "low",
+                                    meanwhile=lambda: ahead.aside.add_trained(own))
+        return TrainingModel(source, options, began, ahead)

@@ -14,6 +14,9 @@ MemoryReserve::~MemoryReserve() = default;
 MemoryReserve::MemoryReserve(MemoryReserve&&) noexcept = default;
 MemoryReserve& MemoryReserve::operator=(MemoryReserve&&) noexcept = default;
 
+void MemoryReserve::grow(int64_t bytes) {
+  if (state_) state_->reserve.grow(bytes);
+}
 bool MemoryReserve::empty() const { return !state_ || state_->reserve.empty(); }
 
 int64_t trim_memory() {

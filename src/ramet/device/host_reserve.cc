@@ -26,11 +26,25 @@ struct HostReserve::State {
   std::atomic<int64_t> touched = 0;
   std::thread thread;
 
+  /// Goes on behind what is touched, up to `bytes`.
+  void begin() {
+    madvise(memory.data, static_cast<size_t>(bytes / kHugePage * kHugePage), MADV_HUGEPAGE);
+    stops = false;
+    thread = std::thread([this] { run(); });
+  }
+  /// To `whole` bytes, of which `available` may still be taken.
+  void grow(int64_t whole, int64_t available) {
+    const int64_t room = static_cast<int64_t>(memory.mapped) - kHugePage;
+    if (!memory.mapping || whole <= bytes || whole > room || whole - touched > available) return;
+    end();
+    bytes = whole;
+    begin();
+  }
   void run() {
-    for (int64_t from = 0; from < bytes && !stops; from += kHugePage) {
-      const int64_t to = std::min(bytes, from + kHugePage);
-      touch_pages(memory.data, from, to);
-      touched = to;
+    for (int64_t from = touched; from < bytes && !stops;) {
+      const int64_t to = std::min(bytes, (from / kHugePage + 1) * kHugePage);
+      touch_pages(memory.data, (from + kPage - 1) / kPage * kPage, to);
+      touched = from = to;
     }
   }
   void end() {
@@ -67,16 +81,27 @@ HostReserve::HostReserve(int64_t bytes) : state_(std::make_shared<State>()) {
   if (mapping == MAP_FAILED) return;
   const auto address = reinterpret_cast<uintptr_t>(mapping);
   auto* const data = reinterpret_cast<std::byte*>((address + kHugePage - 1) / kHugePage * kHugePage);
-  madvise(data, static_cast<size_t>(bytes / kHugePage * kHugePage), MADV_HUGEPAGE);
   // A fork meanwhile has no use for it, and would make each page that is touched from then on a copy.
   madvise(mapping, mapped, MADV_DONTFORK);
   state_->memory = {mapping, mapped, data, 0};
   state_->bytes = bytes;
-  state_->thread = std::thread([state = state_.get()] { state->run(); });
+  state_->begin();
   current = state_;
 }
 
 HostReserve::~HostReserve() = default;
+
+void HostReserve::grow(int64_t bytes) {
+  const int64_t available = available_memory() - touched();
+  const std::lock_guard lock(mutex);
+  if (bytes > 0) state_->grow(state_->bytes + bytes, available);
+}
+
+void HostReserve::expect(int64_t bytes) {
+  const int64_t available = available_memory() - touched();
+  const std::lock_guard lock(mutex);
+  if (const auto state = std::static_pointer_cast<State>(current.lock())) state->grow(bytes, available);
+}
 
 bool HostReserve::empty() const {
   const std::lock_guard lock(mutex);
@@ -86,11 +111,12 @@ bool HostReserve::empty() const {
 HostMapping HostReserve::claim(int64_t bytes) {
   const std::lock_guard lock(mutex);
   const auto state = std::static_pointer_cast<State>(current.lock());
-  if (!state || !state->memory.mapping || bytes < state->bytes) return {};
+  if (!state || !state->memory.mapping || bytes < state->bytes / 2) return {};
   auto* const begin = static_cast<std::byte*>(state->memory.mapping);
   const int64_t before = state->memory.data - begin, end = (bytes + kPage - 1) / kPage * kPage;
   if (static_cast<size_t>(before + end) > state->memory.mapped) return {};
   state->end();
+  state->memory.touched = std::min(state->memory.touched, bytes);
   munmap(state->memory.data + end, state->memory.mapped - static_cast<size_t>(before + end));
   state->memory.mapped = static_cast<size_t>(before + end);
   madvise(state->memory.mapping, state->memory.mapped, MADV_DOFORK);

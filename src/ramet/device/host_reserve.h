@@ -21,7 +21,8 @@ void touch_pages(std::byte* data, int64_t from, int64_t to);
 
 /// Memory that a thread takes from the system before its size is known, while this process does something else: the
 /// system clears each page that it gives, which takes a second or more for a gigabyte. The next HostMemory of at least
-/// so many bytes begins with it. There is at most one reserve: others take nothing.
+/// half so many bytes begins with it, and what it does not need goes back. There is at most one reserve: others take
+/// nothing.
 class HostReserve {
  public:
   /// Takes nothing where the system has not so much.
@@ -31,12 +32,16 @@ class HostReserve {
   HostReserve(const HostReserve&) = delete;
   HostReserve& operator=(const HostReserve&) = delete;
 
+  /// Takes so many bytes more. Nothing where it is empty, or where the system has not so much.
+  void grow(int64_t bytes);
   /// Whether a HostMemory has taken it, or it took nothing at first.
   bool empty() const;
 
   /// The reserve for a memory of so many bytes, which owns the mapping then, cut to its size; empty: there is none that
   /// fits.
   static HostMapping claim(int64_t bytes);
+  /// The memory that the reserve is for will have about so many bytes: the reserve that there is grows to them.
+  static void expect(int64_t bytes);
   /// Bytes of the reserve that there is that were taken from the system so far.
   static int64_t touched();
   /// Gives the reserve that there is back to the system.

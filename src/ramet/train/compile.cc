@@ -9,6 +9,7 @@
 #include "ramet/base/clock.h"
 #include "ramet/base/error.h"
 #include "ramet/base/thread_team.h"
+#include "ramet/device/host_reserve.h"
 #include "ramet/kernel/devices.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/sim/machine_kernels.h"
@@ -94,6 +95,8 @@ std::vector<Executable> compile_share(StepGraph step, double share, const Layout
   for (const Executable& exe : compile_freely(step, layout, kernels, compiling))
     most = std::max(most, exe.planned_bytes());
   compiling.device_memory = static_cast<int64_t>(share * static_cast<double>(most));
+  // The program will take about so much, the compiler until then a part of the rest.
+  if (layout.is_single()) device::HostReserve::expect(compiling.device_memory / 10 * 9);
   compiling.least = compiling.copies_first = true;
   if (!layout.recompute && compiling.recompute.mode == RecomputeOptions::Mode::kNone) {
     compiling.recompute.mode = RecomputeOptions::Mode::kFit;
