@@ -69,7 +69,7 @@ def measure(args, layout, graphs, runs):
     cap = int(args.cap * 2**30)
 
     def limit():
-        if cap and "rows" in layout:
+        if cap and "streaming" in layout:
             resource.setrlimit(resource.RLIMIT_DATA, (cap, cap))
 
     process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, preexec_fn=limit)
@@ -101,7 +101,7 @@ def main():
     parser.add_argument("--triples", type=int, default=3_000_000)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--cap", type=float, default=0, help="GiB of memory of a run with rows in streaming memory")
+    parser.add_argument("--cap", type=float, default=0, help="GiB of memory of the run with rows in a file")
     parser.add_argument("--seconds", type=float, default=60, help="of a run, drawing the first weights included")
     parser.add_argument("--layouts", nargs="+", default=["device", "ram", "file"], choices=["device", "ram", "file"])
     parser.add_argument("--set", action="append", default=[], help="a setting of the recipe")
