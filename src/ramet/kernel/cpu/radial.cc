@@ -145,14 +145,18 @@ void add_pairs_of_row(const RadialCall& call, const float* table, Cells& cells, 
     const int64_t cell = cells.at(p);
     const float *const rows = at(table, cells.first(cell)), *const x_second = at(call.x, second);
     float* const to_second = at(call.out, second);
-    const Vf share[4] = {cells.share(cell, 0), cells.share(cell, 1), cells.share(cell, 2), cells.share(cell, 3)};
+    const Vf share0 = cells.share(cell, 0), share1 = cells.share(cell, 1), share2 = cells.share(cell, 2),
+             share3 = cells.share(cell, 3);
+    // A register for each row of the cell: of sums `k * width + f` compilers keep one in memory for each vector.
+    const float *const row1 = rows + width, *const row2 = row1 + width, *const row3 = row2 + width;
     const auto add = [&](bool own_second) HWY_ATTR {
       RAMET_UNROLL
       for (int64_t v = 0; v < kSumVectors; ++v) {
         const int64_t f = v * lanes;
-        Vf filter = hn::Mul(share[0], hn::LoadU(d, rows + f));
-        RAMET_UNROLL
-        for (int k = 1; k < 4; ++k) filter = hn::MulAdd(share[k], hn::LoadU(d, rows + k * width + f), filter);
+        Vf filter = hn::Mul(share0, hn::LoadU(d, rows + f));
+        filter = hn::MulAdd(share1, hn::LoadU(d, row1 + f), filter);
+        filter = hn::MulAdd(share2, hn::LoadU(d, row2 + f), filter);
+        filter = hn::MulAdd(share3, hn::LoadU(d, row3 + f), filter);
         sums[v] = hn::MulAdd(filter, hn::LoadU(d, x_second + f), sums[v]);
         if (own_second) hn::StoreU(hn::MulAdd(filter, x[v], hn::LoadU(d, to_second + f)), d, to_second + f);
       }
@@ -205,15 +209,18 @@ void add_gradients_of_row(const RadialCall& call, Cells& cells, int64_t row, int
     const int64_t second = call.second[p], cell = cells.at(p);
     const float *const x_second = at(call.x, second), *const dy_second = at(call.dy, second);
     float* const rows = columns + cells.first(cell) * size;
-    const Vf share[4] = {cells.share(cell, 0), cells.share(cell, 1), cells.share(cell, 2), cells.share(cell, 3)};
+    float *const row1 = rows + size, *const row2 = row1 + size, *const row3 = row2 + size;
+    const Vf share0 = cells.share(cell, 0), share1 = cells.share(cell, 1), share2 = cells.share(cell, 2),
+             share3 = cells.share(cell, 3);
     RAMET_UNROLL
     for (int64_t v = 0; v < kGradientVectors; ++v) {
       const int64_t f = v * lanes;
       const Vf one_way = hn::Mul(dy[v], hn::LoadU(d, x_second + f));
       const Vf both = hn::MulAdd(hn::LoadU(d, dy_second + f), x[v], one_way);
-      RAMET_UNROLL
-      for (int k = 0; k < 4; ++k)
-        hn::StoreU(hn::MulAdd(share[k], both, hn::LoadU(d, rows + k * size + f)), d, rows + k * size + f);
+      hn::StoreU(hn::MulAdd(share0, both, hn::LoadU(d, rows + f)), d, rows + f);
+      hn::StoreU(hn::MulAdd(share1, both, hn::LoadU(d, row1 + f)), d, row1 + f);
+      hn::StoreU(hn::MulAdd(share2, both, hn::LoadU(d, row2 + f)), d, row2 + f);
+      hn::StoreU(hn::MulAdd(share3, both, hn::LoadU(d, row3 + f)), d, row3 + f);
     }
   }
 }
