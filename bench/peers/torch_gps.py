@@ -8,18 +8,16 @@ graph set is the same file, with its split.
 
 import argparse
 import json
-import math
-import time
 
 import torch
 from safetensors import safe_open
 from torch.nn import functional
 
 from torch_graph_train import Attention, Graphs
+from torch_molecules import learn
 
 NODES = ("element", "chirality", "degree", "charge", "hydrogens", "radicals", "hybridization", "aromatic", "ring")
 EDGES = ("kind", "stereo", "conjugated")
-TRAIN, TEST = 0, 2  # values of graph.split
 
 
 def parse():
@@ -50,20 +48,11 @@ def one_hot(batch, per, names, sizes):
     return torch.cat([functional.one_hot(batch[f"{per}.{name}"].long(), sizes[f"{per}.{name}"]) for name in names], 1).float()
 
 
-def rate_of(step, steps, args):
-    if step < args.warmup:
-        return args.rate * (step + 1) / (args.warmup + 1)
-    return args.rate * (1 + math.cos(math.pi * (step - args.warmup) / (steps - args.warmup))) / 2
-
-
 def main():
     args = parse()
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     graphs, sizes = Graphs(args.set), categories(args.set)
-    split, y = graphs.fields["graph.split"], graphs.fields["graph.y"][:, 0].double()
-    train, test = (torch.nonzero(split == part)[:, 0] for part in (TRAIN, TEST))
-    mean, deviation = y[train].mean(), y[train].std(correction=0)
     positions = [name for name in ("node.returns", "node.laplacian") if name in graphs.fields]
     model = Attention(sum(sizes[f"node.{name}"] for name in NODES), args, sum(sizes[f"edge.{name}"] for name in EDGES),
                       sum(graphs.fields[name].shape[1] for name in positions))
@@ -75,22 +64,8 @@ def main():
         return model(one_hot(batch, "node", NODES, sizes), batch["edge_index"], one_hot(batch, "edge", EDGES, sizes), where,
                      batch["batch"], len(numbers))[:, 0]
 
-    start, step = time.process_time(), 0
-    steps = args.epochs * math.ceil(len(train) / args.batch)
-    for _ in range(args.epochs):
-        for numbers in train[torch.randperm(len(train))].split(args.batch):
-            for group in optimizer.param_groups:
-                group["lr"] = rate_of(step, steps, args)
-            loss = functional.mse_loss(answers(numbers), ((y[numbers] - mean) / deviation).float())
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1)
-            optimizer.step()
-            step += 1
-    model.eval()
-    with torch.no_grad():
-        apart = torch.cat([answers(numbers).double() * deviation + mean - y[numbers] for numbers in test.split(args.batch)])
-    print(json.dumps({"squared": (apart ** 2).mean().item(), "steps": steps, "processor_seconds": round(time.process_time() - start, 1)}))
+    apart, told = learn(model, optimizer, answers, graphs, args, clip_norm=1)
+    print(json.dumps({"squared": (apart ** 2).mean().item(), **told}))
 
 
 if __name__ == "__main__":

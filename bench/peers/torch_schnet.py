@@ -8,15 +8,12 @@ graph set, its distances and its split are the same file. The network's first we
 
 import argparse
 import json
-import math
-import time
 
 import torch
-from torch.nn import functional
 from torch_geometric.nn.models import SchNet
 
-from torch_gps import TEST, TRAIN, rate_of
 from torch_graph_train import Graphs
+from torch_molecules import learn
 
 HARTREE = 27.211386246  # eV
 
@@ -43,9 +40,6 @@ def main():
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     graphs = Graphs(args.set)
-    split, y = graphs.fields["graph.split"], graphs.fields["graph.y"][:, args.column].double()
-    train, test = (torch.nonzero(split == part)[:, 0] for part in (TRAIN, TEST))
-    mean, deviation = y[train].mean(), y[train].std(correction=0)
     edges = {}
     model = SchNet(args.hidden, args.hidden, args.layers, args.gaussians, args.cutoff,
                    interaction_graph=lambda pos, batch: (edges["edge_index"], edges["edge.distance"]))
@@ -56,22 +50,8 @@ def main():
         edges.update(batch)
         return model(batch["node.z"].long(), batch["node.pos"], batch["batch"])[:, 0]
 
-    start, step = time.process_time(), 0
-    steps = args.epochs * math.ceil(len(train) / args.batch)
-    for _ in range(args.epochs):
-        for numbers in train[torch.randperm(len(train))].split(args.batch):
-            for group in optimizer.param_groups:
-                group["lr"] = rate_of(step, steps, args)
-            loss = functional.mse_loss(answers(numbers), ((y[numbers] - mean) / deviation).float())
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            optimizer.step()
-            step += 1
-    model.eval()
-    with torch.no_grad():
-        apart = torch.cat([answers(numbers).double() * deviation + mean - y[numbers] for numbers in test.split(args.batch)])
-    print(json.dumps({"absolute": apart.abs().mean().item() * HARTREE, "steps": steps,
-                      "processor_seconds": round(time.process_time() - start, 1)}))
+    apart, told = learn(model, optimizer, answers, graphs, args, args.column)
+    print(json.dumps({"absolute": apart.abs().mean().item() * HARTREE, **told}))
 
 
 if __name__ == "__main__":
