@@ -1,7 +1,7 @@
-// Fused attention, forward and backward, at the shapes of BERT-base (16 x 128) and GPT-2 124M (2 x 1024, causal), and
-// the latter with a bias of every head and its gradient, with a window of 128 keys, and with 3 heads of keys: useful
-// GF/s (two products a score forward, five backward, hidden scores not counted) and the share of the peak that a plain
-// loop of fused multiply-adds reaches on the same threads in the same run.
+// Fused attention, forward and backward, at the shapes of BERT-base (16 x 128), ViT-B (16 x 197) and GPT-2 124M (2 x
+// 1024, causal), and the latter with a bias of every head and its gradient, with a window of 128 keys, and with 3 heads
+// of keys: useful GF/s (two products a score forward, five backward, hidden scores not counted) and the share of the
+// peak that a plain loop of fused multiply-adds reaches on the same threads in the same run.
 //   build/bench/attention [seconds per case, default 0.05]
 #include <cmath>
 #include <cstring>
@@ -66,6 +66,7 @@ int main(int argc, char** argv) {
   bench::beside_peaks([&](DType dtype, ThreadTeam& team, double peak) {
     for (double dropout : {0.0, 0.1}) {
       bench::run_one(16, 128, false, dropout, bench::Kind::kPlain, dtype, team, peak, budget);
+      bench::run_one(16, 197, false, dropout, bench::Kind::kPlain, dtype, team, peak, budget);
       bench::run_one(2, 1024, true, dropout, bench::Kind::kPlain, dtype, team, peak, budget);
     }
     for (bench::Kind kind : {bench::Kind::kBias, bench::Kind::kWindow, bench::Kind::kGrouped})

@@ -17,13 +17,10 @@ inline constexpr int64_t kBackwardQueries = 128;
 struct AttentionLayout {
   int64_t sequence, head_size;
   int64_t ratio;  ///< elements in a unit: 2 for bf16
+  int64_t whole;  ///< products take a multiple of so many columns
   int64_t positions() const { return (sequence + 63) / 64 * 64; }
-  /// Columns that products take of so many positions: whole vectors, and of bf16 whole panels. What stands behind them
-  /// in a panel is not read.
-  int64_t taken(int64_t count) const {
-    const int64_t whole = ratio == 1 ? 16 : kPanel;
-    return (count + whole - 1) / whole * whole;
-  }
+  /// Columns that products take of so many positions. What stands behind them in a panel is not read.
+  int64_t taken(int64_t count) const { return (count + whole - 1) / whole * whole; }
   int64_t columns() const { return (head_size + 15) / 16 * 16; }        ///< of head size, as n of a product
   int64_t panels() const { return (head_size + kPanel - 1) / kPanel; }  ///< of head size
   int64_t depth() const { return (head_size + ratio - 1) / ratio; }     ///< units of head size, as k of a product
@@ -99,8 +96,9 @@ struct BackwardBuffers {
   /// `queries` are q of a head, `outputs` its output.
   BackwardBuffers(const AttentionForm& form, const AttentionLayout& queries, const AttentionLayout& outputs,
                   Scratch& scratch)
-      : BackwardBuffers(form, queries, outputs, AttentionLayout{form.keys, form.head_size, queries.ratio}.positions(),
-                        scratch) {}
+      : BackwardBuffers(form, queries, outputs,
+                        AttentionLayout{form.keys, form.head_size, queries.ratio, queries.whole}.positions(), scratch) {
+  }
 
   static int64_t planes_of(const AttentionForm& form) {
     return !form.bias_gradient ? 0 : form.bias_sums_heads() ? 1 : form.group();

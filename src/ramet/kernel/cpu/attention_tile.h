@@ -27,4 +27,10 @@ void tile_product_f32(const TileProduct& product);
 void tile_product_bf16(const TileProduct& product);
 void tile_product_avx512bf16(const TileProduct& product);
 
+/// Columns that attention gives a product a multiple of: vectors, or whole panels, which tiles are faster with. Null:
+/// in f32.
+inline int64_t whole_columns(TileProductFunction bf16_product) {
+  return !bf16_product || bf16_product == tile_product_avx512bf16 ? 16 : kPanel;
+}
+
 }  // namespace ramet::kernel

@@ -27,10 +27,13 @@ int64_t share_begin(int64_t heads, int64_t blocks, bool causal, int rank, int pa
 
 TiledAttention::TiledAttention(const AttentionForm& form, bool gradient, int threads, TileProductFunction bf16_product)
     : form_(form), gradient_(gradient), bf16_product_(bf16_product), threads_(threads) {
-  if (!bf16_product_ && cpu_level() >= CpuLevel::kAvx512Bf16) bf16_product_ = tile_product_bf16;
+  if (!bf16_product_ && cpu_level() >= CpuLevel::kAvx512Bf16)
+    bf16_product_ = cpu_level() < CpuLevel::kAmxBf16 ? tile_product_avx512bf16 : tile_product_bf16;
   if (form.dtype != DType::kBF16) bf16_product_ = nullptr;
   const int64_t ratio = bf16_product_ ? 2 : 1, positions = gradient ? form.sequence : form.keys;
-  const AttentionLayout layout{positions, form.head_size, ratio}, values{positions, form.value_size, ratio};
+  const int64_t whole = whole_columns(bf16_product_);
+  const AttentionLayout layout{positions, form.head_size, ratio, whole},
+      values{positions, form.value_size, ratio, whole};
   Scratch scratch(nullptr);
   if (gradient)
     BackwardBuffers(form, layout, values, scratch);
