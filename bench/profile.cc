@@ -1,6 +1,7 @@
 // Where the time of a training step goes, by kernel and by node, beside what was predicted.
 // usage: profile [RECIPE.toml | MODULE.pt2] [--set a.b=c ...] [--steps N] [--threads N] [--nodes] [--recompute LEVEL]
-//                [--low]
+//                [--low] [--micro-batch N]
+// A recipe's step reads its first micro-batch, or its N-th from 0.
 // A module (ramet.torch.save) trains with AdamW, clipping at 1 and products in bf16, on random samples; its integers
 // are 1 to 9. With --low the program is that of Options(memory="low") of ramet.torch: nothing is clipped, and weights
 // are updated in the backward pass.
@@ -42,6 +43,7 @@ struct ProfileArguments {
   std::string recipe;
   std::vector<std::string> settings;
   int64_t steps = 3;
+  int64_t micro_batch = 0;  ///< of the recipe's data
   bool nodes = false;
   bool low = false;
   CompileOptions compile;
@@ -63,6 +65,8 @@ ProfileArguments parse(int count, char** words) {
       wanted.compile.recompute = parse_recompute(next());
     else if (word == "--nodes")
       wanted.nodes = true;
+    else if (word == "--micro-batch")
+      wanted.micro_batch = std::stoll(next());
     else if (word == "--low")
       wanted.low = true;
     else
@@ -116,7 +120,8 @@ Work work_of_recipe(const ProfileArguments& wanted) {
                             ? parse_recipe("data.kind = \"synthetic\"\n", "settings", ".", wanted.settings)
                             : load_recipe(wanted.recipe, wanted.settings);
   const Preparation ready = prepare(recipe);
-  Batch batch = ready.workload.train->make(0, ready.recipe.train.micro_batch);
+  const int64_t samples = ready.recipe.train.micro_batch;
+  Batch batch = ready.workload.train->make(wanted.micro_batch * samples, samples);
   // A source may give tensors that the model does not read.
   std::erase_if(batch.tensors, [&](const NamedTensor& tensor) {
     return std::ranges::none_of(ready.workload.model.inputs,

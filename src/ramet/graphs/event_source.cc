@@ -53,8 +53,9 @@ struct EventSource::Contents {
   int64_t members = 0, others = 0;
   std::vector<int32_t> edge_source;  ///< in `nodes`
   std::vector<int32_t> edge_event;
-  std::vector<int32_t> ptr;    ///< edges of members and others
-  std::vector<int32_t> place;  ///< of a node in `nodes`, or -1
+  std::vector<int32_t> ptr;                                   ///< edges of members and others
+  std::vector<std::span<const EventGraph::Contact>> history;  ///< of members and others: all events before the sample
+  std::vector<int32_t> place;                                 ///< of a node in `nodes`, or -1
 
   int64_t targets() const { return members + others; }
   /// Adds a node where it is not there yet.
@@ -69,6 +70,8 @@ struct EventSource::Contents {
 EventSource::EventSource(std::shared_ptr<const EventGraph> graph, const EventOptions& options, EventUse use,
                          const std::string& last, const EventRoom& room)
     : graph_(std::move(graph)), options_(options), use_(use), parts_(parts_of(*graph_, use, last)), room_(room) {
+  for (const char* const name : {"train", "validation", "test"})
+    if (graph_->has_part(name)) all_.push_back(graph_->part(name));
   if (options_.batch < 1 || options_.recent < 1)
     throw Error({.what = "a batch needs an event, and nodes a neighbour",
                  .where = "the events",
@@ -106,11 +109,8 @@ EventRange EventSource::events_of(int64_t index) const {
 
 /// The first event of the sample that an event belongs to, where the parts of all samples begin anew.
 int64_t EventSource::begin_of_sample(int64_t event) const {
-  for (const char* const name : {"train", "validation", "test"}) {
-    if (!graph_->has_part(name)) continue;
-    const EventRange part = graph_->part(name);
+  for (const EventRange& part : all_)
     if (event < part.end) return part.begin + (event - part.begin) / options_.batch * options_.batch;
-  }
   internal_error("begin_of_sample", "no event " + std::to_string(event));
 }
 
@@ -153,6 +153,7 @@ EventSource::Contents EventSource::contents(int64_t index) const {
   for (int64_t target = 0; target < found.targets(); ++target) {
     std::span<const EventGraph::Contact> last =
         graph_->before(found.nodes[static_cast<size_t>(target)], found.events.begin);
+    found.history.push_back(last);
     if (std::ssize(last) > options_.recent) last = last.last(static_cast<size_t>(options_.recent));
     for (const EventGraph::Contact& contact : last) {
       found.add(contact.other);
@@ -262,10 +263,12 @@ class EventSource::Writer {
     for (size_t i = 0; i < found_.nodes.size(); ++i) {
       const auto place = static_cast<size_t>(spread(static_cast<int64_t>(i)));
       node[place] = found_.nodes[i];
-      const auto history = graph_.before(found_.nodes[i], begin);
+      const auto history = i < found_.history.size() ? found_.history[i] : graph_.before(found_.nodes[i], begin);
       if (history.empty()) continue;
       const EventGraph::Contact last = history.back();
-      const auto earlier = graph_.before(found_.nodes[i], from_.begin_of_sample(last.event));
+      auto earlier = history;
+      for (const int64_t own = from_.begin_of_sample(last.event); !earlier.empty() && earlier.back().event >= own;)
+        earlier = earlier.first(earlier.size() - 1);
       last_time_[i] = graph_.time(last.event);
       partner[place] = last.other;
       message_time[place] =

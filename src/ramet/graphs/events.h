@@ -162,6 +162,7 @@ class EventSource final : public Source {
   EventOptions options_;
   EventUse use_;
   std::vector<EventRange> parts_;  ///< that samples come from
+  std::vector<EventRange> all_;    ///< all parts of the events, in order
   EventRoom room_;
 };
 

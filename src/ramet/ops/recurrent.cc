@@ -119,6 +119,7 @@ RecurrentForm recurrent_form(const NodeSignature& node) {
   form.gradient = node.op->name.ends_with("_grad");
   form.reverse = node.attributes.get_bool_or("reverse", false);
   form.reset_after = node.attributes.get_bool_or("reset_after", true);
+  form.first_state = node.attributes.get_bool_or("first_state", true);
   form.gates = form.lstm() ? 4 : form.gru() ? 3 : 1;
   form.kept = form.lstm() ? 4 : form.gru() ? (form.reset_after ? 4 : 3) : 0;
   number_inputs(node, form);
@@ -139,7 +140,7 @@ RecurrentForm::Forward RecurrentForm::forward() const {
 RecurrentForm::Backward RecurrentForm::backward() const {
   Backward at;
   int next = 1;
-  at.dh0 = next++;
+  if (first_state) at.dh0 = next++;
   if (lstm()) at.dc0 = next++;
   at.previous = next++;
   if (peepholes >= 0) at.previous_cells = next++;
@@ -161,7 +162,8 @@ std::vector<TensorType> recurrent_outputs(const RecurrentForm& form) {
     if (form.lstm()) types.push_back(cells);
     return types;
   }
-  types = {x, state};
+  types = {x};
+  if (form.first_state) types.push_back(state);
   if (form.lstm()) types.push_back(cell);
   types.push_back(states);
   if (form.peepholes >= 0) types.push_back(cells);
@@ -205,17 +207,19 @@ std::vector<MatrixProduct> recurrent_products(const NodeSignature& node) {
   const RecurrentForm form = recurrent_form(node);
   const int64_t h = form.hidden;
   std::vector<MatrixProduct> products;
-  const auto add = [&](int64_t k, int64_t n) {
+  const auto add = [&](int64_t k, int64_t n, int64_t times) {
     if (form.gradient) std::swap(k, n);
-    products.push_back({form.steps, form.batch, k, n, form.dtype});
+    if (times > 0) products.push_back({times, form.batch, k, n, form.dtype});
   };
+  // To the state before the first step goes a product of its own.
+  const int64_t states = form.steps - !form.first_state;
   if (form.gru() && !form.reset_after) {
-    add(h, 2 * h);
-    add(h, h);
+    add(h, 2 * h, states);
+    add(h, h, form.steps);
   } else {
-    add(form.state, form.gate_width());
+    add(form.state, form.gate_width(), states);
   }
-  if (form.projection >= 0) add(h, form.state);
+  if (form.projection >= 0) add(h, form.state, form.steps);
   return products;
 }
 
@@ -259,6 +263,7 @@ std::vector<Tensor> backward_node(GradientContext& context, const RecurrentForm&
   if (form.lstm()) inputs.push_back(gradient_of(context, out.c));
   Attributes attributes = context.node.attributes;
   attributes.erase("biased");
+  if (!context.needed[static_cast<size_t>(form.h0)]) attributes.set("first_state", false);
   for (const int optional : {form.peepholes, form.projection, form.lengths})
     if (optional >= 0) inputs.push_back(input(optional));
   return context.build.ops(context.node.op->name + "_grad", inputs, std::move(attributes));
@@ -293,6 +298,7 @@ std::vector<Tensor> recurrent_gradient(GradientContext& context) {
   const RecurrentForm::Backward at = [&] {
     RecurrentForm grad = form;
     grad.gradient = true;
+    grad.first_state = context.needed[static_cast<size_t>(form.h0)];
     return grad.backward();
   }();
   const auto result = [&](int index) { return results[static_cast<size_t>(index)]; };
@@ -300,7 +306,7 @@ std::vector<Tensor> recurrent_gradient(GradientContext& context) {
   std::vector<Tensor> gradients(context.inputs.size());
   const auto give = [&](int input, Tensor gradient) { gradients[static_cast<size_t>(input)] = gradient; };
   give(form.x, result(at.dx));
-  give(form.h0, result(at.dh0));
+  if (at.dh0 >= 0) give(form.h0, result(at.dh0));
   if (form.lstm()) give(form.c0, result(at.dc0));
   const Tensor dx = result(at.dx), previous = result(at.previous);
   if (needed(form.weight)) {
@@ -328,6 +334,7 @@ const AttributeSpec kPeepholes{"peepholes", Kind::kBool, false, "an input f32[3,
 const AttributeSpec kProjected{"projected", Kind::kBool, false, "an input [R,H] makes the state of o tanh(c) (false)"};
 const AttributeSpec kResetAfter{"reset_after", Kind::kBool, false, "r multiplies the product, not the state (true)"};
 const AttributeSpec kBiased{"biased", Kind::kBool, false, "an input f32[H] is added to the product of n (false)"};
+const AttributeSpec kFirstState{"first_state", Kind::kBool, false, "dh0 is an output (true)"};
 const AttributeSpec kActivation{"activation", Kind::kString, false, "tanh or relu (tanh)"};
 
 /// A forward op and its backward op. `full` are the inputs that stay f32.
@@ -349,6 +356,7 @@ void add_pair(OpRegistry& registry, Pair pair) {
   std::vector<AttributeSpec> grad_attributes = pair.attributes;
   add_blocking(pair.attributes, "b");
   add_blocking(grad_attributes, "a");
+  grad_attributes.push_back(kFirstState);
   registry.add({.name = pair.name,
                 .doc = pair.doc,
                 .min_inputs = pair.least,

@@ -30,6 +30,7 @@ struct RecurrentForm {
   bool gradient = false;    ///< the node is a backward pass
   bool reverse = false;     ///< steps are taken from the last to the first
   bool reset_after = true;  ///< gru: r multiplies the product with W_n, not h
+  bool first_state = true;  ///< a backward pass gives the gradient of h0
   int64_t steps = 0, batch = 0, hidden = 0, state = 0, gates = 0;
   /// Blocks of H in a row of the gates that the forward pass keeps: lstm 4 (all gates), gru 3, or 4 with the reset
   /// after the product (r, z, n, W_n h + b), rnn 0.
@@ -53,10 +54,10 @@ struct RecurrentForm {
     int y = 0, h = 1, c = -1, gates = -1, cells = -1;
   };
   Forward forward() const;
-  /// Outputs of a backward pass, -1 where absent: gradients of x and of the first states; `previous` [T,B,R], the h
-  /// that each step read; with peepholes `previous_cells` f32[T,B,H]; with a projection `dstate` [T,B,R], the gradient
-  /// of each h, and `unprojected` [T,B,H], each m; gru with the reset after the product: `recurrent` [T,B,3H], the
-  /// gradient of W h + b; before it: `reset` [T,B,H], each r h.
+  /// Outputs of a backward pass, -1 where absent: gradients of x and of the first states (h0 with first_state);
+  /// `previous` [T,B,R], the h that each step read; with peepholes `previous_cells` f32[T,B,H]; with a projection
+  /// `dstate` [T,B,R], the gradient of each h, and `unprojected` [T,B,H], each m; gru with the reset after the product:
+  /// `recurrent` [T,B,3H], the gradient of W h + b; before it: `reset` [T,B,H], each r h.
   struct Backward {
     int dx = 0, dh0 = -1, dc0 = -1, previous = -1, previous_cells = -1, dstate = -1, unprojected = -1, recurrent = -1,
         reset = -1;

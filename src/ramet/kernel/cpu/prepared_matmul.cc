@@ -1,6 +1,7 @@
 #include "ramet/kernel/cpu/prepared_matmul.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <vector>
@@ -121,7 +122,8 @@ struct PreparedMatmul::Parts {
   void strided_chunk(const char* a, const char* b, int64_t chunk, int64_t rows, int64_t columns, float* to,
                      float* work) const;
   void copy_rows(const char* from, int64_t rows, char* to) const;
-  std::optional<std::vector<int64_t>> filled_rows(int64_t index, const char* b, const Operands& at) const;
+  std::optional<std::vector<int64_t>> filled_rows(int64_t index, const char* b, const Operands& at,
+                                                  ThreadTeam& team) const;
   void filled_product(int64_t index, const std::vector<int64_t>& filled, int rank, const char* b,
                       const Operands& at) const;
   void leave_out(int64_t index, Range rows, int rank, const Operands& at) const;
@@ -384,15 +386,28 @@ void PreparedMatmul::Parts::product(int64_t index, Range rows, Range columns, in
   }
 }
 
-/// Which groups of rows of a product are more than zeros, where so many are zeros that it is worth leaving them out;
-/// nothing where all rows are to be multiplied.
-std::optional<std::vector<int64_t>> PreparedMatmul::Parts::filled_rows(int64_t index, const char* b,
-                                                                       const Operands& at) const {
+/// Which groups of kZeroGroup rows of a product are more than zeros, in order, where so many are zeros that it is worth
+/// leaving them out; nothing where all rows are to be multiplied. Threads share the look at both operands.
+std::optional<std::vector<int64_t>> PreparedMatmul::Parts::filled_rows(int64_t index, const char* b, const Operands& at,
+                                                                       ThreadTeam& team) const {
   if (!skips_zeros) return std::nullopt;
   const auto* a = reinterpret_cast<const float*>(at.a) + form.a_index[static_cast<size_t>(index)] * form.m * form.k;
-  std::vector<int64_t> filled = filled_groups(a, form.m, form.k);
-  if (std::ssize(filled) * kZeroGroup * 8 > form.m * 7) return std::nullopt;
-  if (!are_finite(reinterpret_cast<const float*>(b), 1, blocked.bytes() / 4, 0)) return std::nullopt;
+  const int64_t groups = (form.m + kZeroGroup - 1) / kZeroGroup;
+  std::vector<char> is_filled(static_cast<size_t>(groups));
+  std::atomic<bool> finite{true};
+  team.run([&](int rank) {
+    const Range own = part(groups, 1, rank, team.size());
+    for (int64_t group = own.begin; group < own.end; ++group) {
+      const int64_t first = group * kZeroGroup, rows = std::min(kZeroGroup, form.m - first);
+      is_filled[static_cast<size_t>(group)] = !are_zero(a + first * form.k, rows, form.k, form.k);
+    }
+    const Range some = part(blocked.bytes() / 4, kAlign, rank, team.size());
+    if (!are_finite(reinterpret_cast<const float*>(b) + some.begin, 1, some.size(), 0)) finite = false;
+  });
+  std::vector<int64_t> filled;
+  for (int64_t group = 0; group < groups; ++group)
+    if (is_filled[static_cast<size_t>(group)]) filled.push_back(group);
+  if (!finite || std::ssize(filled) * kZeroGroup * 8 > form.m * 7) return std::nullopt;
   return filled;
 }
 
@@ -482,7 +497,7 @@ void PreparedMatmul::Parts::run(const Operands& at, ThreadTeam& team) const {
       held = wanted;
       b = at.scratch;
     }
-    const auto filled = filled_rows(index, b, at);
+    const auto filled = filled_rows(index, b, at, team);
     team.run([&](int rank) {
       if (rank >= threads) return;
       if (filled)

@@ -82,6 +82,7 @@ class RecurrentPlan {
   int64_t scratch_bytes() const { return scratch_.bytes(); }
   /// The blocked layout of the weight that the kernel reads without further work, if the weight is one product's.
   std::optional<BlockedMatrix> weight_blocking() const {
+    if (form_.gradient && !form_.first_state && form_.steps == 1) return {};  // it reads none
     if (first_.first_row != 0 || first_.blocked.k * first_.blocked.n != form_.gate_width() * form_.state) return {};
     return first_.blocked;
   }
@@ -173,6 +174,12 @@ class RecurrentPlan {
       }
     });
   }
+  /// Copies `bytes` of each sample, which lie together, threads sharing them.
+  void copy_samples(const char* from, int64_t bytes, char* to, const Operands& at) const {
+    at.context.team.split(form_.batch, 1, [&](int64_t begin, int64_t end, int) {
+      copy(from + begin * bytes, (end - begin) * bytes, to + begin * bytes);
+    });
+  }
   static void clear(char* to, int64_t bytes) { std::memset(to, 0, static_cast<size_t>(bytes)); }
   static void copy(const char* from, int64_t bytes, char* to) { std::memcpy(to, from, static_cast<size_t>(bytes)); }
 
@@ -192,8 +199,8 @@ class ForwardPlan : public RecurrentPlan {
     const Operands at{context};
     const RecurrentForm::Forward out = form_.forward();
     for (const StepProduct* product : {&first_, &second_}) block(*product, at);
-    copy(at.in(form_.h0), offset(form_.batch, form_.state), at.out(out.h));
-    if (form_.lstm()) copy(at.in(form_.c0), form_.batch * form_.hidden * 4, at.out(out.c));
+    copy_samples(at.in(form_.h0), offset(1, form_.state), at.out(out.h), at);
+    if (form_.lstm()) copy_samples(at.in(form_.c0), form_.hidden * 4, at.out(out.c), at);
     for (int64_t index = 0; index < form_.steps; ++index) take_step(step(index), at);
   }
 
@@ -299,18 +306,20 @@ class BackwardPlan : public RecurrentPlan {
     const Operands at{context};
     const RecurrentForm::Backward out = form_.backward();
     const RecurrentLoops& loops = cpu::recurrent_loops(form_.dtype);
-    for (const StepProduct* product : {&first_, &second_}) block(*product, at);
+    if (multiplies_states()) block(first_, at);
+    block(second_, at);
     copy_before(form_.h0, form_.y, size_, form_.state, out.previous, at);
     if (out.previous_cells >= 0) copy_before(form_.c0, form_.cells, 4, form_.hidden, out.previous_cells, at);
-    if (form_.lstm()) copy(at.in(form_.dc), form_.batch * form_.hidden * 4, at.out(out.dc0));
-    clear(at.scratch(z_), form_.batch * form_.state * 4);
+    if (form_.lstm()) copy_samples(at.in(form_.dc), form_.hidden * 4, at.out(out.dc0), at);
     for_rows(form_.state, at, [&](int64_t sample, int64_t begin, int64_t end) {
       RecurrentRow row;
       row.dy = at.in(form_.dh) + offset(sample, form_.state);
       row.direct = at.scratch_floats(direct_) + sample * form_.state;
       loops.widen(row, begin, end);
+      clear(at.scratch(z_) + (sample * form_.state + begin) * 4, (end - begin) * 4);
     });
-    for (int64_t index = form_.steps; index-- > 0;) take_step(step(index), at);
+    for (int64_t index = form_.steps; index-- > 0;) take_step(index, at);
+    if (out.dh0 < 0) return;
     for_rows(form_.state, at, [&](int64_t sample, int64_t begin, int64_t end) {
       RecurrentRow row;
       row.direct = at.scratch_floats(direct_) + sample * form_.state;
@@ -322,6 +331,8 @@ class BackwardPlan : public RecurrentPlan {
 
  private:
   bool before() const { return form_.gru() && !form_.reset_after; }
+  /// Whether a step's gradients go on through the weight to a state before it: those of the first step may not.
+  bool multiplies_states() const { return form_.first_state || form_.steps > 1; }
 
   bool make_products(std::string* why) override {
     const int64_t h = form_.hidden;
@@ -343,16 +354,16 @@ class BackwardPlan : public RecurrentPlan {
   /// out[t] = the row that step t read: that of the step before it in `rows`, or the sample's of `first`.
   void copy_before(int first, int rows, int64_t size, int64_t width, int output, const Operands& at) const {
     const int64_t bytes = width * size;
-    at.context.team.split(form_.steps, 1, [&](int64_t begin, int64_t end, int) {
-      for (int64_t step = begin; step < end; ++step)
-        for (int64_t sample = 0; sample < form_.batch; ++sample) {
-          char* to = at.out(output) + row(step, sample) * bytes;
-          const int64_t steps = length(at, sample), from = row_before(step, sample, steps);
-          if (step >= steps)
-            clear(to, bytes);
-          else
-            copy(from < 0 ? at.in(first) + sample * bytes : at.in(rows) + from * bytes, bytes, to);
-        }
+    at.context.team.split(form_.steps * form_.batch, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t all = begin; all < end; ++all) {
+        const int64_t step = all / form_.batch, sample = all % form_.batch;
+        char* to = at.out(output) + all * bytes;
+        const int64_t steps = length(at, sample), from = row_before(step, sample, steps);
+        if (step >= steps)
+          clear(to, bytes);
+        else
+          copy(from < 0 ? at.in(first) + sample * bytes : at.in(rows) + from * bytes, bytes, to);
+      }
     });
   }
 
@@ -411,7 +422,9 @@ class BackwardPlan : public RecurrentPlan {
     });
   }
 
-  void take_step(int64_t step, const Operands& at) const {
+  /// The step at `index` of the order of steps.
+  void take_step(int64_t index, const Operands& at) const {
+    const int64_t step = this->step(index);
     const RecurrentForm::Backward out = form_.backward();
     const RecurrentLoops& loops = cpu::recurrent_loops(form_.dtype);
     carry(step, at);
@@ -435,7 +448,7 @@ class BackwardPlan : public RecurrentPlan {
         }
         break;
     }
-    multiply(first_, operand, at.scratch(z_), at);
+    if (index > 0 || form_.first_state) multiply(first_, operand, at.scratch(z_), at);
   }
 
   /// dstate of the step, and through the projection to dm.

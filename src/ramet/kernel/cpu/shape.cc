@@ -100,9 +100,25 @@ Run make_full(const NodeSignature& node) {
   };
 }
 
+/// Numbers along the last of whole dimensions.
+template <typename Number>
+Run make_counts(int64_t elements, int64_t extent) {
+  return [=](const KernelContext& context) {
+    auto* const out = static_cast<Number*>(context.outputs[0]);
+    context.team.split(elements, 16384, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin, number = begin % extent; i < end; ++i, number = number + 1 < extent ? number + 1 : 0)
+        out[i] = static_cast<Number>(number);
+    });
+  };
+}
+
 Run make_iota(const NodeSignature& node) {
   const TensorType type = node.outputs[0];
   const int axis = normalize_axis(node.attributes.get_int("axis"), type.shape.rank(), node.text());
+  if (type.elements() > 0 && axis == type.shape.rank() - 1 && Position(node).whole()) {
+    if (type.dtype == DType::kI32) return make_counts<int32_t>(type.elements(), type.shape.dim(axis));
+    if (type.dtype == DType::kI64) return make_counts<int64_t>(type.elements(), type.shape.dim(axis));
+  }
   return [type, axis, position = Position(node)](const KernelContext& context) {
     if (type.elements() == 0) return;
     const int64_t inner = type.shape.strides()[static_cast<size_t>(axis)], extent = type.shape.dim(axis);

@@ -5,8 +5,6 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <algorithm>
-
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/zero_rows.h"
 
@@ -63,17 +61,6 @@ bool are_zero(const float* data, int64_t rows, int64_t width, int64_t stride) {
 bool are_finite(const float* data, int64_t rows, int64_t width, int64_t stride) {
   cpu_level();
   return HWY_DYNAMIC_DISPATCH(AreFinite)(data, rows, width, stride);
-}
-
-std::vector<int64_t> filled_groups(const float* data, int64_t rows, int64_t width) {
-  std::vector<int64_t> filled;
-  const int64_t groups = (rows + kZeroGroup - 1) / kZeroGroup;
-  filled.reserve(static_cast<size_t>(groups));
-  for (int64_t group = 0; group < groups; ++group) {
-    const int64_t first = group * kZeroGroup;
-    if (!are_zero(data + first * width, std::min(kZeroGroup, rows - first), width, width)) filled.push_back(group);
-  }
-  return filled;
 }
 
 }  // namespace ramet::kernel

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 // Products of f32 leave out rows of zeros. Every batch of graphs or events has as many rows as the largest batch needs.
 // The rows that a smaller batch does not use are zero, and so are masked rows; the gradients of such rows are zero,
@@ -15,9 +14,5 @@ constexpr int64_t kZeroGroup = 16;
 bool are_zero(const float* data, int64_t rows, int64_t width, int64_t stride);
 /// Whether none of them is infinite or NaN.
 bool are_finite(const float* data, int64_t rows, int64_t width, int64_t stride);
-
-/// Which groups of kZeroGroup rows of a dense matrix hold more than zeros, in order; the last group may have fewer
-/// rows.
-std::vector<int64_t> filled_groups(const float* data, int64_t rows, int64_t width);
 
 }  // namespace ramet::kernel

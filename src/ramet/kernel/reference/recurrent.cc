@@ -211,7 +211,7 @@ class BackwardSample : public Sample {
            {out.dx, out.previous, out.previous_cells, out.dstate, out.unprojected, out.recurrent, out.reset})
         if (output >= 0) put(output, step, Row(static_cast<size_t>(operands_.output_type(output).shape.dim(-1))));
     });
-    put_state(out.dh0, dh);
+    if (out.dh0 >= 0) put_state(out.dh0, dh);
     if (out.dc0 >= 0) put_state(out.dc0, dc);
   }
 
