@@ -5,6 +5,7 @@ and draws them.
     make minilm                                                       # the weights
     python bench/sparse_finetune.py --data GLUE/SST-2                 # three seeds on all 67,349 sentences: many hours
     python bench/sparse_finetune.py --limit-train 8000 --seeds 1      # a look
+    python bench/sparse_finetune.py --distil 0.9 --densities 1 0.1    # the dense run of each seed teaches the sparse ones
     until python bench/sparse_finetune.py --seconds 300; do sleep 1; done   # in pieces
 
 A run that was interrupted goes on from its checkpoint; runs are kept in build/sparse-finetune. With --seconds the bench works
@@ -37,10 +38,13 @@ def recipe_of(folder, density):
     return file
 
 
-def settings(args, density, seed):
+def settings(args, density, seed, dense_run):
     every = {"model.init_from": args.model, "task.data": args.data, "task.epochs": args.epochs, "task.limit_train": args.limit_train,
              "train.seed": seed, "train.evaluation.every": 0, "train.checkpoint.every": args.checkpoint_every,
              **({"sparse.density": density} if density < 1 else {"train.schedule.learning_rate": args.dense_rate})}
+    if density < 1 and args.distil > 0:
+        every |= {"task.teacher": args.teacher.resolve() if args.teacher else dense_run, "task.teacher_weight": args.distil,
+                  "task.teacher_temperature": args.temperature}
     own = [word for word in args.set if density < 1 or not word.startswith("sparse.")]
     return [f"--set={word}" for word in [f"{key}={value}" for key, value in every.items()] + own]
 
@@ -55,6 +59,9 @@ def main():
     parser.add_argument("--epochs", type=float, default=3)
     parser.add_argument("--limit-train", type=int, default=0, help="train on so many sentences, the first; 0: on all")
     parser.add_argument("--dense-rate", type=float, default=1e-4, help="learning rate of the dense model")
+    parser.add_argument("--distil", type=float, default=0, metavar="W", help="weight of a teacher's answers in the loss of sparse models")
+    parser.add_argument("--teacher", type=pathlib.Path, help="folder of the teacher; default: the dense run of the same seed, which is trained first")
+    parser.add_argument("--temperature", type=float, default=2, help="of the teacher's answers")
     parser.add_argument("--set", action="append", default=[], help="a key of the recipe, as sparse.block=1; may stand several times")
     parser.add_argument("--name", default="runs", help="folder of the runs, below build/sparse-finetune: one for each choice of settings")
     parser.add_argument("--checkpoint-every", type=int, default=50, help="steps")
@@ -65,13 +72,19 @@ def main():
     args = parser.parse_args()
     if args.data is None:
         parser.error("no --data, and RAMET_DATA is not set")
+    if args.teacher and not args.distil:
+        parser.error("--teacher has no weight: give --distil W")
+    densities = sorted(args.densities, reverse=True) if args.distil else args.densities
+    if args.distil and not args.teacher and densities[0] < 1:
+        densities.insert(0, 1)
     trainings = Trainings(args.build / "ramet", args.threads, args.seconds)
     folder = (args.out or ROOT / "build/sparse-finetune") / args.name
     folder.mkdir(parents=True, exist_ok=True)
-    scores = {density: [] for density in args.densities}
+    scores = {density: [] for density in densities}
     for seed in range(1, args.seeds + 1):
-        for density in args.densities:
-            lines = trainings.finish(folder / f"{density:g}-{seed}", [recipe_of(folder, density), *settings(args, density, seed)])
+        for density in densities:
+            words = settings(args, density, seed, (folder / f"1-{seed}").resolve())
+            lines = trainings.finish(folder / f"{density:g}-{seed}", [recipe_of(folder, density), *words])
             if lines is None:
                 return NOT_DONE
             end = next(filter(trainings.is_end, lines))

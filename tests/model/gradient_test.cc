@@ -126,5 +126,64 @@ TEST(ModelGradients, Gpt2sAreThoseOfFiniteDifferences) {
   expect_low_precision_near(model, feeds);
 }
 
+/// -log softmax(row)[c] for each c.
+std::vector<double> surprises(const std::vector<double>& row) {
+  double sum = 0;
+  for (const double number : row) sum += std::exp(number);
+  std::vector<double> of_classes;
+  for (const double number : row) of_classes.push_back(std::log(sum) - number);
+  return of_classes;
+}
+
+TEST(ModelGradients, ATeachersLossIsThatOfTheDefinition) {
+  constexpr int64_t kClasses = 3, kRows = 2, kDepth = 2, kTexts = kRows * kDepth;
+  constexpr double kWeight = 0.7, kTemperature = 2.5;
+  const BertConfig config{.layers = 1,
+                          .hidden = 8,
+                          .heads = 2,
+                          .intermediate = 12,
+                          .vocabulary = 11,
+                          .positions = 6,
+                          .dropout = 0,
+                          .attention_dropout = 0};
+  for (const bool packed : {false, true}) {
+    SCOPED_TRACE(packed);
+    const BatchShape batch{
+        .micro_batch = packed ? kRows : kTexts, .sequence = 6, .seed = 3, .depth = packed ? kDepth : 0};
+    const HeadShape head{
+        .labels = kClasses, .dropout = 0, .teacher_weight = kWeight, .teacher_temperature = kTemperature};
+    const Model model = build_bert_task(config, batch, head);
+    Feeds feeds = feeds_of(model.forward, 11, 6);
+    const std::vector<double> labels = {2, -1, 0, 1};  // the second text has none
+    for (int64_t i = 0; i < kTexts; ++i) {
+      feeds.at("labels").set(i, labels[static_cast<size_t>(i)]);
+      for (int64_t c = 0; c < kClasses; ++c)
+        feeds.at("teacher_logits").set(i * kClasses + c, std::sin(static_cast<double>(i * kClasses + c)) * 3);
+      if (packed) feeds.at("first_positions").set(i, static_cast<double>(i % kDepth * 3));
+    }
+    const HostTensor logits = run(build_bert_task_predict(config, batch, head), feeds).at("logits");
+    double sum = 0;
+    for (const size_t text : {0u, 2u, 3u}) {
+      std::vector<double> row, warm, teacher;
+      for (size_t c = 0; c < kClasses; ++c) {
+        const auto at = static_cast<int64_t>(text * kClasses + c);
+        row.push_back(logits.get(at));
+        warm.push_back(logits.get(at) / kTemperature);
+        teacher.push_back(feeds.at("teacher_logits").get(at) / kTemperature);
+      }
+      double divergence = 0;
+      for (size_t c = 0; c < kClasses; ++c)
+        divergence += std::exp(-surprises(teacher)[c]) * (surprises(warm)[c] - surprises(teacher)[c]);
+      sum += (1 - kWeight) * surprises(row)[static_cast<size_t>(labels[text])] +
+             kWeight * kTemperature * kTemperature * divergence;
+    }
+    EXPECT_NEAR(run(model.forward, feeds).at("loss").get(0), sum / 3, 1e-5);
+    expect_gradients(model, feeds);
+    // The held-out loss is that of the labels alone.
+    for (const GraphInput& input : model.evaluate.inputs())
+      EXPECT_NE(model.evaluate.value(input.value).name, "teacher_logits");
+  }
+}
+
 }  // namespace
 }  // namespace ramet::tests

@@ -15,6 +15,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// A model answers alone: the teacher that it learned from may be gone.
+Recipe without_teacher(Recipe recipe) {
+  recipe.task.teacher.clear();
+  recipe.task.teacher_weight.reset();
+  recipe.task.teacher_temperature.reset();
+  return recipe;
+}
+
 /// Runs of one task, opened: the recipe and data of the first, and what each answers.
 class Ensemble {
  public:
@@ -27,7 +35,7 @@ class Ensemble {
       (split_ == "train" ? recipe.task.train : split_ == "dev" ? recipe.task.dev : recipe.task.test) = file;
       recipe.places["task." + split_] = "--file";
     }
-    preparation_ = prepare(recipe);
+    preparation_ = prepare(without_teacher(recipe));
     data_ = task_split(*preparation_.task, split_);
     answer(subject);
     for (const std::string& run : task.with) answer(find_subject(run, options));
@@ -44,7 +52,7 @@ class Ensemble {
     if (!is_task_run(subject))
       throw Error({.what = "no run of a task with a checkpoint",
                    .where = subject.run.empty() ? subject.recipe.name : subject.run.string()});
-    const Preparation own = outputs_.empty() ? Preparation{} : prepare(subject.recipe);
+    const Preparation own = outputs_.empty() ? Preparation{} : prepare(without_teacher(subject.recipe));
     const Preparation& other = outputs_.empty() ? preparation_ : own;
     // Answers can be averaged where the features are the same, token by token.
     if (other.recipe.task.kind != preparation_.recipe.task.kind ||

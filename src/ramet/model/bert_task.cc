@@ -19,6 +19,7 @@ class TaskModel {
       : config_(config),
         batch_(batch),
         head_(head),
+        taught_(training && head.teacher_weight > 0),
         encoder_(config, batch, rows_of(batch, head), graph, weights, training),
         model_(encoder_.model()),
         build_(encoder_.build()),
@@ -54,6 +55,8 @@ class TaskModel {
             reshape(answer, {samples * length, head_.labels}),
             reshape(build_.input("labels", DType::kI32, {samples, length}, kTokenAxes), {samples * length}));
       case TaskHead::kClassification:
+        return taught_ ? taught_loss(answer, numbers("labels", one_each), one_each)
+                       : class_loss(answer, numbers("labels", one_each));
       case TaskHead::kChoice: return class_loss(answer, numbers("labels", one_each));
     }
   }
@@ -64,6 +67,7 @@ class TaskModel {
     const int64_t samples = batch_.micro_batch, length = batch_.sequence;
     if (head_.kind == TaskHead::kTokens) return reshape(answer, {samples, length * head_.labels});
     if (head_.kind == TaskHead::kSpan) return concat({end_of(answer, 0), end_of(answer, 1)}, 1);
+    if (encoder_.packed()) return reshape(answer, {samples, batch_.depth * answer.dim(1)});
     return answer;
   }
 
@@ -112,6 +116,26 @@ class TaskModel {
     build_.output("count", loss.count);
   }
 
+  /// That of the labels and that of the teacher's answers, both means over the sequences that have a label.
+  void taught_loss(Tensor logits, Tensor labels, const Shape& one_each) {
+    const double weight = head_.teacher_weight, temperature = head_.teacher_temperature;
+    std::vector<int64_t> dims = one_each.dims();
+    dims.push_back(head_.labels);
+    std::vector<std::string> axes = axes_of(one_each);
+    axes.push_back("");
+    const Tensor given = reshape(build_.input("teacher_logits", DType::kF32, Shape(dims), axes), logits.shape());
+    Scope scope(build_, "loss");
+    const CrossEntropy plain = cross_entropy(logits, labels);
+    const Tensor own = log_softmax(scale(cast(logits, DType::kF32), 1 / temperature)),
+                 teacher = log_softmax(scale(given, 1 / temperature));
+    const Tensor counts = cast(less(full(build_, DType::kI32, {}, -1), labels), DType::kF32);
+    const Tensor apart = multiply(multiply(exp(teacher), subtract(teacher, own)), reshape(counts, {counts.dim(0), 1}));
+    const Tensor mean = divide(reduce_sum(apart), maximum(plain.count, full(build_, DType::kF32, {}, 1)));
+    build_.output("loss", add(scale(plain.loss, 1 - weight), scale(mean, weight * temperature * temperature)));
+    build_.output("correct", plain.correct);
+    build_.output("count", plain.count);
+  }
+
   /// Of the tokens of a packed row each sequence sees its own alone: [B,S] -> [sequences,S].
   Tensor of_each_sequence(Tensor logits) {
     constexpr double kNever = -30000;  // no logit comes near it, and any floating type has it
@@ -151,6 +175,7 @@ class TaskModel {
   const BertConfig& config_;
   const BatchShape& batch_;
   const HeadShape& head_;
+  const bool taught_;
   BertEncoder encoder_;
   ModelBuilder& model_;
   GraphBuilder& build_;
@@ -178,6 +203,11 @@ void check(const BertConfig& config, const BatchShape& batch, const HeadShape& h
                  .where = "task.labels",
                  .found = std::to_string(head.labels),
                  .expected = "2 or more"});
+  if (head.teacher_weight > 0 && head.kind != TaskHead::kClassification)
+    throw Error({.what = "only a task of one label a text has a teacher",
+                 .where = "task.teacher",
+                 .found = "a head for " + std::string(name_of(head.kind)),
+                 .expected = "classification"});
   if (head.kind == TaskHead::kChoice && batch.depth > 0)
     throw Error({.what = "the rows of a choice are not packed",
                  .where = "data.packing",
@@ -199,6 +229,8 @@ Model build_bert_task(const BertConfig& config, const BatchShape& batch, const H
   TaskModel(config, batch, head, model.forward, &model.weights, true).add_loss();
   TaskModel(config, batch, head, model.evaluate, nullptr, false).add_loss();
   describe_encoder(model, config, batch);
+  for (InputSpec& input : model.inputs)  // no dimension of it is one of tokens, however long it is
+    if (input.name == "teacher_logits") std::fill(input.axes.begin() + 1, input.axes.end(), "");
   if (head.kind == TaskHead::kRegression) {
     model.metrics = {{.name = "loss", .numerator = "loss", .how = Metric::How::kMean}};
   } else {

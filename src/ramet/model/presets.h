@@ -72,6 +72,8 @@ struct HeadShape {
   int64_t labels = 2;   ///< classes (kClassification, kTokens)
   int64_t choices = 1;  ///< rows of a sample (kChoice); a micro-batch counts samples
   double dropout = 0.1;
+  double teacher_weight = 0;       ///< share of the loss that a teacher's answers have (kClassification); 0: no teacher
+  double teacher_temperature = 1;  ///< what both answers are divided by before they are compared
 };
 
 /// BERT with masked-word and next-sentence heads, tied embeddings. Data inputs as text/batches.h names them:
@@ -94,9 +96,13 @@ Graph build_bert_predict(const BertConfig& config, const BatchShape& batch, int6
 /// beginning of the row, and label_weights f32[B,D] (kRegression) are 1 for each sequence of the row and 0 elsewhere.
 /// An end of a span is then searched for among its sequence's tokens alone; with one sequence a row, the padding behind
 /// it is searched too, as Hugging Face does. Outputs: loss and, except for kRegression, correct and count: of labels,
-/// of tokens, and of both ends of spans.
+/// of tokens, and of both ends of spans. With a teacher (Hinton et al. 2015, arXiv 1503.02531) training reads
+/// teacher_logits f32[B,labels], or [B,D,labels], as well: loss is (1 - w) cross entropy + w T^2 KL(softmax(teacher /
+/// T)
+/// || softmax(logits / T)), a mean over the samples with a label.
 Model build_bert_task(const BertConfig& config, const BatchShape& batch, const HeadShape& head);
-/// Forward only: "logits" f32[B, width], width as TaskOutputs (text/task.h) has it.
+/// Forward only: "logits" f32[B, width], width as TaskOutputs (text/task.h) has it; of packed rows (kClassification)
+/// [B, D labels].
 Graph build_bert_task_predict(const BertConfig& config, const BatchShape& batch, const HeadShape& head);
 
 /// GPT-2 with its tied language-model head: input_ids, labels i32[B,S] -> loss, correct, count.

@@ -8,6 +8,7 @@
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/lengths.h"
 #include "ramet/recipe/sparse.h"
+#include "ramet/recipe/teacher.h"
 #include "ramet/recipe/text_models.h"
 #include "ramet/train/facts.h"
 #include "ramet/train/model_passes.h"
@@ -75,6 +76,7 @@ Preparation prepare(const Recipe& recipe) {
 
 Training make_training(Preparation preparation, Where where) {
   where.layout_source = layout_source(preparation.recipe);
+  if (preparation.teacher) preparation.teacher->answer(where);
   // The layout as the user wrote it: training settles the keys that it leaves open, and reports both.
   const Layout asked = parse_layout(preparation.recipe.layout, where.layout_source);
   return Training(std::move(preparation.workload), std::move(preparation.options), asked, where);

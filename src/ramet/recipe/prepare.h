@@ -12,6 +12,8 @@
 
 namespace ramet::recipe {
 
+class Teacher;
+
 /// A prepared recipe: its workload, options and layout, and the data and configuration that the workload was made of.
 struct Preparation {
   Recipe recipe;  ///< complete: every field that decides a number is set
@@ -20,6 +22,7 @@ struct Preparation {
   Layout layout;                               ///< fits the model and the options
   std::shared_ptr<const Tokenizer> tokenizer;  ///< of the corpus or the task; null for synthetic data
   std::shared_ptr<const TaskSet> task;         ///< of a task recipe
+  std::shared_ptr<Teacher> teacher;            ///< of a task recipe that has one; else null
   std::filesystem::path model_file;            ///< of a recipe of a model file, which its run keeps; else empty
 
   int64_t samples_per_step() const { return options.micro_batch * options.accumulation; }
@@ -30,7 +33,7 @@ struct Preparation {
 /// contradict each other, the data or the weights to begin from, and for layouts that do not fit them.
 Preparation prepare(const Recipe& recipe);
 
-/// The training of a preparation; `where.layout_source` is the recipe's.
+/// The training of a preparation, once a teacher has answered; `where.layout_source` is the recipe's.
 Training make_training(Preparation preparation, Where where);
 /// Only its programs, for this machine or another (train/compile.h).
 CompiledWorkload compile_recipe(const Preparation& preparation, Where where);

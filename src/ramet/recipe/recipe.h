@@ -121,8 +121,12 @@ struct Recipe {
     int64_t stride = 128, max_query = 64, max_answer = 30, n_best = 20, limit_train = 0, limit_dev = 0;
     double null_threshold = 0, epochs = 3, warmup = 0;
     std::optional<double> dropout;
+    std::string teacher;  ///< folder of a run or of a published model (recipe/teacher.h)
+    std::optional<double> teacher_weight, teacher_temperature;
     std::string head;
     std::optional<int64_t> classes, choices;
+    /// Whether the texts to train on have a teacher's answers beside their labels.
+    bool has_teacher() const { return !teacher.empty() && teacher_weight != 0; }
   } task;
   bool is_task() const { return !task.kind.empty(); }
 

@@ -8,24 +8,13 @@
 #include "ramet/recipe/keys.h"
 #include "ramet/recipe/packed_rows.h"
 #include "ramet/recipe/task_evaluator.h"
+#include "ramet/recipe/teacher.h"
+#include "ramet/recipe/text_models.h"
 
 namespace ramet::recipe {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<std::string> parts_of(const std::string& text) {
-  std::vector<std::string> parts;
-  for (size_t at = 0; !text.empty() && at <= text.size();) {
-    const size_t end = std::min(text.find(',', at), text.size());
-    size_t begin = at, behind = end;
-    while (begin < behind && text[begin] == ' ') ++begin;
-    while (behind > begin && text[behind - 1] == ' ') --behind;
-    parts.push_back(text.substr(begin, behind - begin));
-    at = end + 1;
-  }
-  return parts;
-}
 
 /// Names with commas between; nothing where a name has one itself.
 std::string joined(const std::vector<std::string>& names) {
@@ -61,37 +50,6 @@ TaskFrame frame_of(const Recipe& recipe, const Tokenizer& tokenizer) {
   return frame;
 }
 
-std::shared_ptr<const Tokenizer> open_tokenizer(const Recipe& recipe) {
-  std::error_code ignored;
-  const fs::path weights = recipe.model.init_from;
-  if (!recipe.task.tokenizer.empty()) return load_tokenizer(recipe.task.tokenizer);
-  if (fs::is_directory(weights / "tokenizer", ignored)) return load_tokenizer(weights / "tokenizer");  // a run
-  if (fs::is_directory(weights, ignored)) return load_tokenizer(weights);
-  throw Error(
-      {.what = "no tokenizer for the task",
-       .where = recipe.where("task.kind"),
-       .expected = "task.tokenizer, or model.init_from with the folder of a published model",
-       .remedy = "Set task.tokenizer to a folder with vocab.txt, tokenizer.json, or vocab.json and merges.txt"});
-}
-
-TaskOptions task_options(const Recipe& recipe, const Tokenizer& tokenizer) {
-  const auto& task = recipe.task;
-  TaskOptions options;
-  options.kind = task.kind;
-  options.data = task.data;
-  options.train = task.train, options.dev = task.dev, options.test = task.test;
-  options.text = task.text, options.pair = task.pair, options.label = task.label, options.id = task.id;
-  options.labels = parts_of(task.labels);
-  options.max_length = recipe.data.sequence_length;
-  options.stride = task.stride, options.max_query = task.max_query, options.max_answer = task.max_answer;
-  options.n_best = task.n_best, options.null_threshold = task.null_threshold;
-  options.limit_train = task.limit_train, options.limit_dev = task.limit_dev;
-  options.frame = frame_of(recipe, tokenizer);
-  const auto place = recipe.places.find("task.kind");
-  options.where = (place == recipe.places.end() ? "" : place->second + " ") + "task.";
-  return options;
-}
-
 /// Sets the number of steps, the warm-up and the pace of evaluations from epochs, where the recipe does not give them
 /// in steps.
 void count_steps(Recipe& recipe, const Source* train) {
@@ -117,7 +75,9 @@ HeadShape head_shape(const Recipe& recipe) {
   return {.kind = head,
           .labels = task.classes.value_or(1),
           .choices = task.choices.value_or(1),
-          .dropout = task.dropout.value_or(firmer ? 0.2 : *recipe.model.dropout)};
+          .dropout = task.dropout.value_or(firmer ? 0.2 : *recipe.model.dropout),
+          .teacher_weight = task.has_teacher() ? *task.teacher_weight : 0,
+          .teacher_temperature = task.teacher_temperature.value_or(1)};
 }
 
 /// Names of the labels of a complete recipe's model, for others.
@@ -135,6 +95,16 @@ std::vector<std::string> labels_of(const Recipe& recipe) {
   labels.clear();
   for (int64_t i = 0; i < count; ++i) labels.push_back("LABEL_" + std::to_string(i));
   return labels;
+}
+
+void check_teacher(const Recipe& recipe) {
+  if (!recipe.task.teacher.empty()) return;
+  for (const auto& [key, given] : {std::pair("task.teacher_weight", recipe.task.teacher_weight.has_value()),
+                                   std::pair("task.teacher_temperature", recipe.task.teacher_temperature.has_value())})
+    if (given)
+      throw Error({.what = "there is no teacher",
+                   .where = recipe.where(key),
+                   .remedy = "Name one in task.teacher, or leave " + std::string(key) + " out"});
 }
 
 /// Fine-tuning of an encoder on a task.
@@ -156,9 +126,14 @@ class TaskKind final : public RecipeKind {
                    .expected = "bert, roberta or distilbert"});
     check_packing(recipe);
     check_activation(recipe);
+    check_teacher(recipe);
   }
   void complete(Recipe& recipe, int64_t corpus_vocabulary) const override {
     check(recipe);
+    if (recipe.task.has_teacher()) {  // as Sanh et al. 2020 (arXiv 2005.07683) prune
+      fill(recipe.task.teacher_weight, 0.9);
+      fill(recipe.task.teacher_temperature, 2.0);
+    }
     complete_encoder(recipe, corpus_vocabulary);
   }
   void take_published(Recipe& recipe, const PublishedConfig& config) const override {
@@ -205,7 +180,7 @@ const RecipeKind& task_kind() {
 }
 
 OpenedData TaskKind::open(Recipe& recipe, Preparation& result) const {
-  result.tokenizer = open_tokenizer(recipe);
+  result.tokenizer = open_task_tokenizer(recipe);
   result.task = open_task(task_options(recipe, *result.tokenizer), result.tokenizer);
   const TaskSet& task = *result.task;
   recipe.task.head = std::string(name_of(task.head()));
@@ -218,9 +193,17 @@ OpenedData TaskKind::open(Recipe& recipe, Preparation& result) const {
                  .where = recipe.where("data.packing"),
                  .found = "task.kind = \"" + recipe.task.kind + "\"",
                  .remedy = "Leave data.packing out for this task"});
+  std::string contents = task.hash();
   if (task.train()) {
     TaskBatchOptions options = task_batch_options(recipe, *result.tokenizer, true);
-    options.contents = task.hash();
+    if (recipe.task.has_teacher()) {
+      const auto teacher = std::make_shared<Teacher>(recipe, *task.train());
+      contents += teacher->identity().hex();
+      options.teacher = [teacher](int64_t feature) { return teacher->logits(feature); };
+      options.teacher_classes = *recipe.task.classes;
+      result.teacher = teacher;
+    }
+    options.contents = contents;
     result.workload.train = in_packed_rows(make_task_batches(task.train(), options), recipe, 0, true);
   }
   count_steps(recipe, result.workload.train.get());
@@ -232,7 +215,7 @@ OpenedData TaskKind::open(Recipe& recipe, Preparation& result) const {
          .found = std::to_string(result.tokenizer->vocabulary_size()),
          .expected = "at most " + std::to_string(*recipe.model.vocabulary_size),
          .remedy = "Give the tokenizer that the model was trained with"});
-  result.workload.data_identity = hash_text(task.hash() + result.tokenizer->hash().hex()).hex();
+  result.workload.data_identity = hash_text(contents + result.tokenizer->hash().hex()).hex();
   return {.make_workload = [this](Preparation& into) {
     const Recipe& complete = into.recipe;
     into.workload.units = {.name = "tokens",
@@ -243,9 +226,53 @@ OpenedData TaskKind::open(Recipe& recipe, Preparation& result) const {
   }};
 }
 
-Graph build_task_predictor(const Recipe& recipe, int64_t samples) {
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; !text.empty() && at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    size_t begin = at, behind = end;
+    while (begin < behind && text[begin] == ' ') ++begin;
+    while (behind > begin && text[behind - 1] == ' ') --behind;
+    parts.push_back(text.substr(begin, behind - begin));
+    at = end + 1;
+  }
+  return parts;
+}
+
+std::shared_ptr<const Tokenizer> open_task_tokenizer(const Recipe& recipe) {
+  std::error_code ignored;
+  const fs::path weights = recipe.model.init_from;
+  if (!recipe.task.tokenizer.empty()) return load_tokenizer(recipe.task.tokenizer);
+  if (fs::is_directory(weights / "tokenizer", ignored)) return load_tokenizer(weights / "tokenizer");  // a run
+  if (fs::is_directory(weights, ignored)) return load_tokenizer(weights);
+  throw Error(
+      {.what = "no tokenizer for the task",
+       .where = recipe.where("task.kind"),
+       .expected = "task.tokenizer, or model.init_from with the folder of a published model",
+       .remedy = "Set task.tokenizer to a folder with vocab.txt, tokenizer.json, or vocab.json and merges.txt"});
+}
+
+TaskOptions task_options(const Recipe& recipe, const Tokenizer& tokenizer) {
+  const auto& task = recipe.task;
+  TaskOptions options;
+  options.kind = task.kind;
+  options.data = task.data;
+  options.train = task.train, options.dev = task.dev, options.test = task.test;
+  options.text = task.text, options.pair = task.pair, options.label = task.label, options.id = task.id;
+  options.labels = parts_of(task.labels);
+  options.max_length = recipe.data.sequence_length;
+  options.stride = task.stride, options.max_query = task.max_query, options.max_answer = task.max_answer;
+  options.n_best = task.n_best, options.null_threshold = task.null_threshold;
+  options.limit_train = task.limit_train, options.limit_dev = task.limit_dev;
+  options.frame = frame_of(recipe, tokenizer);
+  const auto place = recipe.places.find("task.kind");
+  options.where = (place == recipe.places.end() ? "" : place->second + " ") + "task.";
+  return options;
+}
+
+Graph build_task_predictor(const Recipe& recipe, int64_t samples, bool packed) {
   BatchShape shape = encoder_batch(recipe, samples);
-  shape.depth = 0;  // answers are asked for one by one
+  if (!packed) shape.depth = 0;  // answers are asked for one by one
   return build_bert_task_predict(bert_config(recipe), shape, head_shape(recipe));
 }
 

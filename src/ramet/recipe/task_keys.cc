@@ -113,6 +113,29 @@ std::vector<RecipeKey> task_keys() {
        .low = 0,
        .high = 0.99,
        .otherwise = "model.dropout; 0.2 for sentences with distilbert"},
+      {.name = "task.teacher",
+       .doc =
+           "learn from the answers of this model as well as from the labels (knowledge distillation): the folder of a "
+           "run of a task, a checkpoint of one, or a published model with a head for the same labels; for tasks of "
+           "one label a text",
+       .field = RAMET_FIELD(task.teacher),
+       .kind = Kind::kPath,
+       .decides = false,
+       .otherwise = "none"},
+      {.name = "task.teacher_weight",
+       .doc =
+           "w of the loss (1 - w) cross entropy of the label + w T^2 KL(softmax(teacher / T) || softmax(model / T)); "
+           "0: as without a teacher",
+       .field = RAMET_FIELD(task.teacher_weight),
+       .low = 0,
+       .high = 1,
+       .otherwise = "0.9 with a teacher"},
+      {.name = "task.teacher_temperature",
+       .doc = "T of that loss: the higher, the more the unlikely classes count",
+       .field = RAMET_FIELD(task.teacher_temperature),
+       .low = 0.01,
+       .high = 1000,
+       .otherwise = "2 with a teacher"},
       {.name = "task.head",
        .doc = "what the model answers: found from the data, and kept with the run",
        .field = RAMET_FIELD(task.head),

@@ -35,7 +35,7 @@ Rows::Rows(Signature signature, int64_t first_sample, int64_t count, const Place
 
 int32_t* Rows::of(size_t tensor, int64_t row) const {
   const Shape& shape = signature_[tensor].second.shape;
-  return reinterpret_cast<int32_t*>(places_[tensor]) + row * (shape.rank() > 1 ? shape[1] : 1);
+  return reinterpret_cast<int32_t*>(places_[tensor]) + row * (shape.elements() / shape[0]);
 }
 
 Hash identity_of(std::string_view kind, std::string_view contents, const BertBatchOptions& options) {

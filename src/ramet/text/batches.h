@@ -64,8 +64,8 @@ struct PackedBatchOptions {
 /// masked_labels (-1 = unused), both i32[B,P]; first_positions (of each sequence's [CLS]; 0 = unused) and
 /// next_sentence_label (-1 = ignore), both i32[B,depth]. Of a task: labels i32[B,depth] (-1 = ignore), or f32[B,depth]
 /// with label_weights (1, or 0 = ignore), or i32[B,S] where tokens have labels; start_positions and end_positions
-/// i32[B,depth], counted from the row's begin. Which samples share a row needs 8 bytes a sample of memory. Error for a
-/// depth that cannot be, and as pack_histogram.
+/// i32[B,depth], counted from the row's begin; teacher_logits f32[B,depth,C]. Which samples share a row needs 8 bytes a
+/// sample of memory. Error for a depth that cannot be, and as pack_histogram.
 std::unique_ptr<Source> make_packed_batches(std::shared_ptr<const SequenceSource> samples,
                                             const PackedBatchOptions& options);
 

@@ -19,6 +19,7 @@ enum class Fate : uint8_t {
   kWords,     ///< masked_labels
   kNumber,    ///< [1]: one for each sequence
   kWeighed,   ///< [1] in f32: one for each sequence, with a weight
+  kLogits,    ///< [1,C] in f32: C for each sequence
   kPlace      ///< [1]: one for each sequence, a position in the row
 };
 Fate fate_of(const std::string& name, const TensorType& type) {
@@ -26,6 +27,7 @@ Fate fate_of(const std::string& name, const TensorType& type) {
   if (name == "masked_positions") return Fate::kPlaces;
   if (name == "masked_labels") return Fate::kWords;
   if (name == "start_positions" || name == "end_positions") return Fate::kPlace;
+  if (name == "teacher_logits") return Fate::kLogits;
   if (type.shape.rank() == 2) return Fate::kTokens;
   return type.dtype == DType::kF32 ? Fate::kWeighed : Fate::kNumber;
 }
@@ -74,6 +76,9 @@ class PackedSource final : public Source {
         case Fate::kWeighed:
           signature.emplace_back(name, numbers);
           signature.emplace_back("label_weights", numbers);
+          break;
+        case Fate::kLogits:
+          signature.emplace_back(name, TensorType{type.dtype, {count, options_.depth, type.shape[1]}});
           break;
       }
     }
@@ -141,6 +146,7 @@ class PackedSource final : public Source {
             to[sequence] = *from;  // the bits of a float
             reinterpret_cast<float*>(batch.of(at++, row))[sequence] = 1;
             break;
+          case Fate::kLogits: std::copy_n(from, tensor.type.elements(), to + sequence * tensor.type.elements()); break;
         }
       }
       batch.of(at, row)[sequence] = begin;

@@ -29,6 +29,8 @@ Signature task_signature(const TaskBatchOptions& options, int64_t count) {
     case TaskHead::kClassification:
     case TaskHead::kChoice: signature.push_back({"labels", {DType::kI32, {count}}}); break;
   }
+  if (options.teacher_classes > 0)
+    signature.push_back({"teacher_logits", {DType::kF32, {count, options.teacher_classes}}});
   return signature;
 }
 
@@ -60,8 +62,8 @@ void write_labels(const Rows& batch, int64_t sample, const TaskFeature& feature,
       return;
     case TaskHead::kTokens:
       std::fill(labels, labels + options.max_length, -1);
-      std::copy_n(feature.token_labels.begin(),
-                  std::min<int64_t>(std::ssize(feature.token_labels), options.max_length), labels);
+      std::copy_n(feature.token_labels.begin(), std::min<int64_t>(std::ssize(feature.token_labels), options.max_length),
+                  labels);
       return;
     case TaskHead::kClassification:
     case TaskHead::kChoice: *labels = feature.label; return;
@@ -75,29 +77,34 @@ class TaskBatches final : public SequenceSource {
     if (split_->features() == 0) throw Error({.what = "the task's file holds no example"});
   }
 
-  Signature signature(int64_t count) const override {
-    return task_signature(options_, count);
-  }
+  Signature signature(int64_t count) const override { return task_signature(options_, count); }
   void fill(int64_t first_sample, int64_t count, const Places& places) const override {
     const Rows batch(signature(count), first_sample, count, places);
     for (int64_t i = 0; i < count; ++i) {
-      const TaskFeature feature = split_->feature(feature_of(first_sample + i));
+      const int64_t number = feature_of(first_sample + i);
+      const TaskFeature feature = split_->feature(number);
       write_rows(batch, i, feature, options_);
       write_labels(batch, i, feature, options_);
+      if (options_.teacher_classes > 0)
+        std::ranges::copy(options_.teacher(number),
+                          reinterpret_cast<float*>(batch.of(batch.signature().size() - 1, i)));
     }
   }
   int32_t sample_length(int64_t index) const override {
     return static_cast<int32_t>(split_->feature(feature_of(index)).rows.front().input_ids.size());
   }
   Hash identity() const override {
-    return source_identity("task", options_.contents,
-                       {static_cast<double>(options_.head), static_cast<double>(options_.choices),
-                        static_cast<double>(options_.max_length), static_cast<double>(options_.padding),
-                        options_.shuffle ? 1.0 : 0.0, static_cast<double>(options_.seed >> 32),
-                        static_cast<double>(options_.seed & 0xFFFFFFFFu)});
+    return source_identity(
+        "task", options_.contents,
+        {static_cast<double>(options_.head), static_cast<double>(options_.choices),
+         static_cast<double>(options_.max_length), static_cast<double>(options_.padding), options_.shuffle ? 1.0 : 0.0,
+         static_cast<double>(options_.seed >> 32), static_cast<double>(options_.seed & 0xFFFFFFFFu)});
   }
   int64_t epoch_of(int64_t index) const override { return index / split_->features(); }
   int64_t epoch_samples(int64_t) const override { return split_->features(); }
+  int64_t host_bytes() const override {
+    return split_->features() * options_.teacher_classes * static_cast<int64_t>(sizeof(float));
+  }
 
  private:
   int64_t feature_of(int64_t sample) const {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "ramet/text/batches.h"
@@ -16,13 +18,17 @@ struct TaskBatchOptions {
   int32_t padding = 0;       ///< id of the padding token
   bool shuffle = true;       ///< the order of each epoch is drawn from the seed
   uint64_t seed = 0;
-  std::string contents{};  ///< hash of the data that the split was read from, for the source's identity
+  std::string contents{};  ///< hash of the split's data and of the teacher, for the source's identity
+  /// The answer of a teacher for a feature by its number, `teacher_classes` logits; may be called from many threads.
+  std::function<std::span<const float>(int64_t feature)> teacher{};
+  int64_t teacher_classes = 0;  ///< 0: there is none
 };
 
 /// Features of a split as an endless sequence of samples: epoch after epoch, each in an order of its own; a batch may
 /// hold the end of one and the beginning of the next. Tensors: input_ids, token_type_ids, attention_mask (1: token)
 /// i32[B*choices,S]; labels i32[B] (kClassification, kChoice), f32[B] (kRegression), i32[B,S] (kTokens);
-/// start_positions, end_positions i32[B] (kSpan). Throws Error for an empty split.
+/// start_positions, end_positions i32[B] (kSpan); with a teacher teacher_logits f32[B,classes] (kClassification).
+/// Throws Error for an empty split.
 std::unique_ptr<SequenceSource> make_task_batches(std::shared_ptr<const TaskSplit> split,
                                                   const TaskBatchOptions& options);
 
