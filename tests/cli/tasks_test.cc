@@ -173,6 +173,31 @@ TEST_F(TaskCli, SeedsAreToldTogetherAndMakeAnEnsemble) {
   EXPECT_THAT(told.out, HasSubstr("deviation"));
 }
 
+TEST_F(TaskCli, ATeacherIsNeededWhereSomethingIsLearned) {
+  const auto taught = [](std::vector<std::string> more) {
+    std::vector<std::string> words = {"train", "pairs.toml", "--set", "task.teacher=teacher"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  last({"train", "pairs.toml", "--steps", "9", "--seeds", "1", "--set", "train.seed=4", "--run", "teacher"});
+  const json whole = last(taught({"--steps", "8"}));
+  const json start = last(taught({"--steps", "4", "--run", "run"}));
+  if (why_no_mpi().empty()) {
+    const Outcome ranks = Process(taught({"--steps", "4", "--json", "--layout", "r=2", "--run", "ranks"}),
+                                  folder_.path(), mpi_launcher(2))
+                              .wait();
+    EXPECT_EQ(ranks.status, 0) << ranks.err;
+    EXPECT_EQ(json::parse(ranks.last_line(), nullptr, false)["weights_hash"], start["weights_hash"]);
+  }
+  fs::rename(folder_ / "teacher", folder_ / "moved");
+  EXPECT_EQ(last({"eval", "run"})["accuracy"], start["held_out_accuracy"]);
+  EXPECT_EQ(ramet({"predict", "run", "--split", "dev", "--out", "answers"}).status, 0);
+  EXPECT_EQ(ramet({"export", "run", "--out", "published"}).status, 0);
+  EXPECT_THAT(error_of({"train", "--resume", "run", "--steps", "8"}), HasSubstr("task.teacher"));
+  EXPECT_EQ(last({"train", "--resume", "run", "--steps", "8", "--set", "task.teacher=moved"})["weights_hash"],
+            whole["weights_hash"]);
+}
+
 TEST_F(TaskCli, TheExampleOfPruningEndsAtItsDensity) {
   ASSERT_EQ(ramet({"train", "pairs.toml", "--steps", "1", "--run", "run"}).status, 0);
   ASSERT_EQ(ramet({"export", "run", "--out", "published"}).status, 0);
