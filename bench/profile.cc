@@ -103,7 +103,9 @@ Batch random_batch(const std::vector<model::InputSpec>& inputs) {
 }
 
 Work work_of_module(const std::string& path, bool low) {
-  const v0::Model module = v0::load_torch(path);
+  v0::TorchModule module_options;
+  module_options.predicts = !low;
+  const v0::Model module = v0::load_torch(path, module_options);
   v0::TrainOptions options;
   options.precision = v0::Precision::kBF16;
   options.max_gradient_norm = low ? 0 : 1;
@@ -135,7 +137,7 @@ Executable compile_work(const Work& work, const ProfileArguments& wanted) {
   if (!wanted.low) return compile(std::move(step), cpu_backend(), wanted.compile);
   train::Where where;
   where.threads = wanted.compile.threads;
-  where.device_memory_share = 0.65;  // as python/ramet/torch/_options.py has it
+  where.device_memory_share = 0.7;  // as python/ramet/torch/_options.py has it
   return std::move(train::compile_step(std::move(step), work.options, {}, where)[0]);
 }
 
@@ -208,7 +210,9 @@ int main(int count, char** words) try {
       wanted.recipe.ends_with(".pt2") ? work_of_module(wanted.recipe, wanted.low) : work_of_recipe(wanted);
   auto start = Clock::now();
   Executable compiled = compile_work(work, wanted);
-  std::printf("compiled in %.2f s\n%s\n", since(start), text_of(memory_report(compiled, 5)).c_str());
+  std::printf("compiled in %.2f s\n%s%s\n%s\n", since(start),
+              compiled.activations.empty() ? "" : "activations: ", compiled.activations.c_str(),
+              text_of(memory_report(compiled, wanted.nodes ? 400 : 5)).c_str());
   start = Clock::now();
   const std::vector<TensorView> views = views_of(work.batch.tensors);
   const Machine machine = local_machine(compiled, cpu_backend(), 1.5, {}, views);

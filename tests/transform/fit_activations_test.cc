@@ -236,6 +236,16 @@ TEST_F(FitActivations, WithinAShareOfTheTimeIsAsSmallAsThatAllows) {
   EXPECT_GT(peak(fit_within(0.2)), last) << "no more than the limit asks for";
 }
 
+TEST_F(FitActivations, WithinAShareOfTheTimeNothingIsComputedAgainThatSavesTooLittle) {
+  problem_.may_stream = false;
+  problem_.byte_limit = 1;
+  EXPECT_EQ(count(fit_within(1), recomputes), kLayers);
+  problem_.peaks = [peaks = problem_.peaks](const StepGraph& candidate, const ActivationChoices& choices) {
+    return std::vector<int64_t>{peaks(candidate, choices)[0] + (int64_t{1} << 40)};
+  };
+  EXPECT_EQ(fit_within(1), ActivationChoices(kLayers + 1)) << "no share of such a memory";
+}
+
 TEST_F(FitActivations, WhatCannotFitIsAsSmallAsCanBe) {
   problem_.byte_limit = 1;
   const ActivationChoices choices = fit_activations(step_, problem_);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "ramet/base/error.h"
@@ -12,6 +13,7 @@
 #include "ramet/transform/differentiate.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
+#include "ramet/transform/layer_inputs.h"
 #include "ramet/transform/precision.h"
 #include "ramet/transform/recompute.h"
 #include "ramet/transform/simplify.h"
@@ -252,6 +254,54 @@ TEST(Recompute, CheapIsALittleWorkThatMakesMuchOfLittle) {
   for (const Node& node : result.micro.nodes())
     if (node.pass == NodePass::kRecompute && node.op->name == "matmul") products.push_back(node.name);
   EXPECT_EQ(products, std::vector<std::string>{"layer0/recompute"}) << "that of two columns into many";
+}
+
+/// Names of the repeated nodes of an op.
+std::vector<std::string> repeated(const StepGraph& step, const std::string& op) {
+  std::vector<std::string> names;
+  for (const Node& node : step.micro.nodes())
+    if (node.pass == NodePass::kRecompute && node.op->name == op) names.push_back(node.name);
+  return names;
+}
+
+/// Three layers of a product and what `behind` makes of it and of the layer's input.
+StepGraph three_products(const std::function<Tensor(GraphBuilder&, Tensor product, Tensor input)>& behind) {
+  Graph forward("three");
+  GraphBuilder build(forward);
+  Tensor x = build.input("x", DType::kF32, {64, 16});
+  for (int64_t i = 0; i < 3; ++i) {
+    PartScope scope(build, "layer", i);
+    x = behind(build, matmul(x, build.state("w" + std::to_string(i), DType::kF32, {16, 16})), x);
+  }
+  build.output("loss", reduce_mean(multiply(x, x)));
+  StepGraph step;
+  step.micro = differentiate(forward, "loss", {"w0", "w1", "w2"});
+  return step;
+}
+
+TEST(Recompute, CheapNodesAtTheEndOfALayerAreRepeatedByTheNext) {
+  StepGraph step = three_products([](GraphBuilder&, Tensor product, Tensor) { return gelu(product); });
+  const auto expected = run(step.micro);
+  EXPECT_EQ(repeated(recompute(step, parse_recompute("layer")), "matmul").size(), 3u);
+  step.micro = with_late_inputs(step.micro);
+  const StepGraph late = recompute(step, parse_recompute("layer"));
+  EXPECT_EQ(run(late.micro), expected);
+  EXPECT_EQ(repeated(late, "matmul"), std::vector<std::string>{"layer2/recompute"}) << "no layer reads that one";
+  EXPECT_EQ(repeated(late, "gelu").size(), 3u - 1);
+}
+
+TEST(Recompute, NodesOfTwoLargeInputsStayInTheirLayer) {
+  const StepGraph step = three_products([](GraphBuilder&, Tensor product, Tensor x) { return multiply(product, x); });
+  EXPECT_EQ(print(with_late_inputs(step.micro)), print(step.micro));
+}
+
+TEST(Recompute, ASumIsKeptInPlaceOfItsTerm) {
+  const StepGraph step =
+      three_products([](GraphBuilder&, Tensor product, Tensor x) { return gelu(gelu(add(product, x))); });
+  const StepGraph cheap = recompute(step, parse_recompute("cheap"));
+  EXPECT_EQ(run(cheap.micro), run(step.micro));
+  EXPECT_EQ(repeated(cheap, "add"), std::vector<std::string>{});
+  EXPECT_EQ(repeated(cheap, "gelu").size(), 3u) << "the inner one";
 }
 
 TEST(Recompute, FitTakesTheFirstPlanThatFits) {

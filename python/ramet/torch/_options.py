@@ -54,9 +54,9 @@ class Options:
     """Bytes that a device may use, as "4GiB"; None: what is available."""
     memory: str = ""
     """"low": everything below that saves memory for little time and changes no bit, where the other options allow it. The
-    program takes 65% of the memory that it would take otherwise (unless `device_memory` or `layout` says what to save), or
+    program takes 70% of the memory that it would take otherwise (unless `device_memory` or `layout` says what to save), or
     as little as it can while activations that are computed again add at most a twelfth to the time of the forward and
-    backward pass; the module is released; there is no predict(); gradients are not kept (`update_in_backward`) unless they
+    backward pass and no more than they are worth; the module is released; there is no predict(); gradients are not kept (`update_in_backward`) unless they
     are clipped or summed; `torch.export` runs in a fork, so that what it imports and keeps is not in this process; and
     libraries' pages that are in no use leave it. For less memory at any price give `device_memory`, or
     layout="recompute=layer". "": the options below alone."""
@@ -125,7 +125,7 @@ class Options:
 
     def memory_share(self):
         """Of the program's memory without a limit; 0: no limit of this kind."""
-        return 0.65 if self.memory == "low" and self.device_memory is None else 0.0
+        return 0.7 if self.memory == "low" and self.device_memory is None else 0.0
 
     def memory_bytes(self):
         """Bytes of device_memory; 0: what is available."""

@@ -26,6 +26,7 @@
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/inline_maps.h"
 #include "ramet/transform/join_epilogues.h"
+#include "ramet/transform/layer_inputs.h"
 #include "ramet/transform/lower_states.h"
 #include "ramet/transform/merge_maps.h"
 #include "ramet/transform/pick_early.h"
@@ -360,6 +361,7 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   std::string chosen;
   // After all passes that merge equal nodes: the copies made here must stay.
   step = log.step("recompute", [&] {
+    if (options.recompute.mode != RecomputeOptions::Mode::kNone) step.micro = with_late_inputs(step.micro);
     const ActivationChoices choices = choose(step, options, peak_bytes);
     if (options.recompute.mode == RecomputeOptions::Mode::kFit) chosen = text_of(choices);
     return recompute(step, choices);

@@ -29,8 +29,7 @@ void attach(const StepProgram& program, Graph& micro) {
 StepGraph attach_programs(StepGraph step) {
   for (const StepProgram& program : step.programs)
     if (program.when.kind == When::Kind::kMicroBatch) attach(program, step.micro);
-  std::erase_if(step.programs,
-                [](const StepProgram& program) { return program.when.kind == When::Kind::kMicroBatch; });
+  std::erase_if(step.programs, [](const StepProgram& program) { return program.when.kind == When::Kind::kMicroBatch; });
   return step;
 }
 

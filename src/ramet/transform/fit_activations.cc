@@ -115,7 +115,8 @@ class StageFit {
   /// Peak of choices in which all layers do the same.
   void note_uniform(uint8_t kind, int64_t peak) {
     uniform_[kind] = static_cast<double>(peak);
-    note(mixture_of(std::vector<uint8_t>(members_.size(), kind)), peak);
+    // With a limit to the time, what is smaller must be worth it, which the front says.
+    if (kind == kKeep || std::isinf(most_seconds_)) note(mixture_of(std::vector<uint8_t>(members_.size(), kind)), peak);
   }
 
   /// The first mixture to be tried, or none when the stage fits as it is.
@@ -164,16 +165,14 @@ class StageFit {
  private:
   Mixture mixture_of(std::vector<uint8_t> kinds) const {
     const double streaming = problem_.to_files ? problem_.rates.files : problem_.rates.bandwidth / 2;
-    double all = 0, again = 0, streamed = 0, compute = 0, bytes = 0;
-    for (size_t member : members_) all += static_cast<double>(units_[member].waiting[0]);
+    double again = 0, streamed = 0, compute = 0, bytes = uniform_[kKeep];
     for (size_t i = 0; i < kinds.size(); ++i) {
       const Unit& unit = units_[members_[i]];
       const LayerActivations& kind = kKinds[kinds[i]];
       again += unit.again[level_index(kind.recompute)];
       compute += unit.compute;
       if (kind.stream) streamed += 2 * static_cast<double>(unit.waiting[level_index(kind.recompute)]) / streaming;
-      bytes += uniform_[kinds[i]] *
-               (all > 0 ? static_cast<double>(unit.waiting[0]) / all : 1 / static_cast<double>(kinds.size()));
+      bytes -= (uniform_[kKeep] - uniform_[kinds[i]]) * share_of(i, kinds[i]);
     }
     // A transfer beside the work costs the time that it takes longer than the work, and a little because it slows the
     // work down.
@@ -181,6 +180,18 @@ class StageFit {
     const double waits =
         problem_.to_files ? std::max(0.0, streamed - compute - again) + kInTheWay * streamed : streamed;
     return {std::move(kinds), again + waits, bytes};
+  }
+
+  /// Of what all members save when they do the same, the part that one of them saves.
+  double share_of(size_t i, uint8_t kind) const {
+    const auto saved = [&](size_t member) {
+      const Unit& unit = units_[member];
+      const int64_t left = kKinds[kind].stream ? 0 : unit.waiting[level_index(kKinds[kind].recompute)];
+      return static_cast<double>(std::max<int64_t>(0, unit.waiting[0] - left));
+    };
+    double all = 0;
+    for (size_t member : members_) all += saved(member);
+    return all > 0 ? saved(members_[i]) / all : 1 / static_cast<double>(members_.size());
   }
 
   /// All mixtures of at most three kinds; of these the fastest of each size.
@@ -203,7 +214,15 @@ class StageFit {
       return std::tie(a.seconds, a.bytes) < std::tie(b.seconds, b.bytes);
     });
     for (Mixture& each : all)
-      if (front_.empty() || each.bytes < front_.back().bytes) front_.push_back(std::move(each));
+      if (front_.empty() || (each.bytes < front_.back().bytes && is_worth(front_.back(), each)))
+        front_.push_back(std::move(each));
+  }
+
+  /// Whether a smaller mixture saves enough of the memory for what it adds to the time, where there is a limit to that.
+  bool is_worth(const Mixture& from, const Mixture& to) const {
+    constexpr double kTimeForMemory = 2;  // shares of the time for a share of the memory
+    if (!std::isfinite(most_seconds_)) return true;
+    return (to.seconds - from.seconds) / compute_ <= kTimeForMemory * (from.bytes - to.bytes) / uniform_[kKeep];
   }
 
   void note(const Mixture& tried, int64_t peak) {

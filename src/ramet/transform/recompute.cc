@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <set>
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/transform/fit_activations.h"
+#include "ramet/transform/layer_inputs.h"
 #include "ramet/transform/layers.h"
 
 namespace ramet::transform {
@@ -55,22 +57,32 @@ class Recomputer {
       const size_t n = static_cast<size_t>(id);
       if (backward_[n] || level(layer_[n]) == RecomputeLevel::kNone) continue;
       const Node& node = graph_.node(id);
-      if (level(layer_[n]) == RecomputeLevel::kCheap && !is_cheap(id)) continue;
+      if (level(layer_[n]) == RecomputeLevel::kCheap && (!is_cheap(graph_, id) || is_cheaper_to_keep(id, uses)))
+        continue;
       for (ValueId output : node.outputs)
         kept_[static_cast<size_t>(output)] = is_boundary(uses[static_cast<size_t>(output)], layer_[n]);
     }
     for (const auto& output : graph_.outputs()) kept_[static_cast<size_t>(output.value)] = true;
   }
 
-  /// Cheap by its kind, or because it is a little work that makes much of little: a convolution of one channel into
-  /// many.
-  bool is_cheap(NodeId id) const {
+  /// Whether to keep what a node makes takes no more memory than to keep what it is made from, which nothing else of
+  /// the backward pass reads.
+  bool is_cheaper_to_keep(NodeId id, const std::vector<std::vector<NodeId>>& uses) const {
     const Node& node = graph_.node(id);
-    if (node.op->cheap || !node.op->map_op.empty() || node.op->is_view) return true;
-    if (!node.op->cost) return false;
-    const Cost cost = node.op->cost(graph_.signature(id));
-    const Cost moved{.flops = 0, .bytes_read = cost.bytes_read, .bytes_written = cost.bytes_written};
-    return cost.bytes_written > cost.bytes_read && Rates().seconds(cost) <= Rates().seconds(moved);
+    if (node.op->is_view) return false;
+    int64_t made = 0, freed = 0;
+    for (ValueId output : node.outputs) made += graph_.type(output).bytes();
+    for (ValueId input : std::set<ValueId>(node.inputs.begin(), node.inputs.end())) {
+      const NodeId producer = graph_.value(input).producer;
+      const auto reads = [&](NodeId user) {
+        return user != id && (backward_[static_cast<size_t>(user)] || is_cheap(graph_, user));
+      };
+      if (producer == kNoNode || !kept_[static_cast<size_t>(input)] || graph_.node(producer).inputs.empty() ||
+          std::ranges::any_of(uses[static_cast<size_t>(input)], reads))
+        continue;
+      freed += graph_.type(input).bytes();
+    }
+    return made <= freed;
   }
 
   /// A value that the forward pass of another layer (or of no layer) reads is kept, unless the choices drops that
