@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
+#include <vector>
 
 #include "kernel/kernel_tools.h"
 #include "ramet/base/error.h"
@@ -250,6 +252,31 @@ TEST(Matmul, RowsOfZerosChangeNothing) {
       const HostTensor found = run(op, inputs, attributes, 2, kernel);
       for (int64_t i = 0; i < m; ++i) ASSERT_EQ(std::isnan(found.get(i * n + 7)), is_empty(i)) << kernel << i;
     }
+}
+
+/// Narrow products have kernels of their own, with the bits of the first columns of a wide one.
+TEST(Matmul, NarrowProductsHaveTheBitsOfWideOnes) {
+  const int64_t wide = 700;
+  for (const std::string& kernel : kernels_of(DType::kF32))
+    for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{{150, 100, 90}, {67, 300, 200}, {300, 17, 320}})
+      for (const std::string op : {"matmul", "linear"}) {
+        std::vector<HostTensor> inputs{random_tensor(DType::kF32, {m, k}, 1), random_tensor(DType::kF32, {k, wide}, 2)};
+        if (op == "linear") inputs.push_back(random_tensor(DType::kF32, {wide}, 3));
+        const HostTensor all = run(op, inputs, {}, 1, kernel);
+        HostTensor columns(TensorType{DType::kF32, {k, n}});
+        for (int64_t i = 0; i < k * n; ++i) columns.set(i, inputs[1].get(i / n * wide + i % n));
+        inputs[1] = columns;
+        if (op == "linear") {
+          HostTensor bias(TensorType{DType::kF32, {n}});
+          for (int64_t i = 0; i < n; ++i) bias.set(i, inputs[2].get(i));
+          inputs[2] = bias;
+        }
+        for (int threads : {1, 2, 3}) {
+          SCOPED_TRACE(kernel + " " + op + " " + std::to_string(m) + " " + std::to_string(threads));
+          const HostTensor found = run(op, inputs, {}, threads, kernel);
+          for (int64_t i = 0; i < m * n; ++i) ASSERT_EQ(found.get(i), all.get(i / n * wide + i % n)) << i;
+        }
+      }
 }
 
 /// The same of sums over rows, as gradients of weights are: they are those of the rows that are left.

@@ -54,7 +54,7 @@ struct EventSource::Contents {
   std::vector<int32_t> edge_source;  ///< in `nodes`
   std::vector<int32_t> edge_event;
   std::vector<int32_t> ptr;                                   ///< edges of members and others
-  std::vector<std::span<const EventGraph::Contact>> history;  ///< of members and others: all events before the sample
+  std::vector<std::span<const EventGraph::Contact>> history;  ///< of each node: all events before the sample
   std::vector<int32_t> place;                                 ///< of a node in `nodes`, or -1
 
   int64_t targets() const { return members + others; }
@@ -139,6 +139,17 @@ std::vector<int32_t> EventSource::negatives_of(int64_t index) const {
   return negatives;
 }
 
+/// Brings `counts_` to an event.
+void EventSource::count_before(int64_t event) const {
+  counts_.resize(static_cast<size_t>(graph_->nodes()));
+  const auto add = [&](int64_t e, int32_t count) {
+    counts_[static_cast<size_t>(graph_->source(e))] += count;
+    counts_[static_cast<size_t>(graph_->target(e))] += count;
+  };
+  for (; counted_ < event; ++counted_) add(counted_, 1);
+  while (counted_ > event) add(--counted_, -1);
+}
+
 EventSource::Contents EventSource::contents(int64_t index) const {
   Contents found;
   found.events = events_of(index);
@@ -150,10 +161,15 @@ EventSource::Contents EventSource::contents(int64_t index) const {
   for (const int32_t node : found.negatives) found.add(node);
   found.others = std::ssize(found.nodes) - found.members;
   found.ptr = {0};
+  const std::lock_guard lock(counting_);
+  count_before(found.events.begin);
+  const auto add_history = [&](int64_t place) {
+    const int32_t node = found.nodes[static_cast<size_t>(place)];
+    found.history.push_back(graph_->first(node, counts_[static_cast<size_t>(node)]));
+  };
   for (int64_t target = 0; target < found.targets(); ++target) {
-    std::span<const EventGraph::Contact> last =
-        graph_->before(found.nodes[static_cast<size_t>(target)], found.events.begin);
-    found.history.push_back(last);
+    add_history(target);
+    std::span<const EventGraph::Contact> last = found.history.back();
     if (std::ssize(last) > options_.recent) last = last.last(static_cast<size_t>(options_.recent));
     for (const EventGraph::Contact& contact : last) {
       found.add(contact.other);
@@ -162,6 +178,7 @@ EventSource::Contents EventSource::contents(int64_t index) const {
     }
     found.ptr.push_back(static_cast<int32_t>(found.edge_source.size()));
   }
+  for (int64_t place = found.targets(); place < std::ssize(found.nodes); ++place) add_history(place);
   return found;
 }
 
@@ -263,7 +280,7 @@ class EventSource::Writer {
     for (size_t i = 0; i < found_.nodes.size(); ++i) {
       const auto place = static_cast<size_t>(spread(static_cast<int64_t>(i)));
       node[place] = found_.nodes[i];
-      const auto history = i < found_.history.size() ? found_.history[i] : graph_.before(found_.nodes[i], begin);
+      const auto history = found_.history[i];
       if (history.empty()) continue;
       const EventGraph::Contact last = history.back();
       auto earlier = history;

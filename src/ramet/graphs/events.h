@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -48,6 +49,11 @@ class EventGraph {
   bool has_part(const std::string& name) const;
   /// The node's events before `event`, in order; an event of a node with itself stands twice.
   std::span<const Contact> before(int32_t node, int64_t event) const;
+  /// The node's first `count` events.
+  std::span<const Contact> first(int32_t node, int64_t count) const {
+    return std::span(contacts_).subspan(static_cast<size_t>(contact_ptr_[static_cast<size_t>(node)]),
+                                        static_cast<size_t>(count));
+  }
   /// All nodes that events end in, ascending.
   const std::vector<int32_t>& destinations() const { return destinations_; }
   /// Places in `destinations` of those that events of `source` end in, ascending.
@@ -144,7 +150,7 @@ class EventSource final : public Source {
   int64_t epoch_samples(int64_t epoch) const override;
   Hash identity() const override;
   std::string text_of(int64_t index) const override { return "batch of events " + std::to_string(index); }
-  int64_t host_bytes() const override { return graph_->host_bytes(); }
+  int64_t host_bytes() const override { return graph_->host_bytes() + graph_->nodes() * 4; }
 
   const EventGraph& graph() const { return *graph_; }
   const EventRoom& room() const { return room_; }
@@ -156,6 +162,7 @@ class EventSource final : public Source {
   struct Contents;
   class Writer;
   Contents contents(int64_t index) const;
+  void count_before(int64_t event) const;
   int64_t begin_of_sample(int64_t event) const;
 
   std::shared_ptr<const EventGraph> graph_;
@@ -164,6 +171,11 @@ class EventSource final : public Source {
   std::vector<EventRange> parts_;  ///< that samples come from
   std::vector<EventRange> all_;    ///< all parts of the events, in order
   EventRoom room_;
+  /// How many events each node has before event `counted_`: samples mostly follow one another, and going on from one to
+  /// the next is cheaper than a search for each node.
+  mutable std::mutex counting_;
+  mutable std::vector<int32_t> counts_;
+  mutable int64_t counted_ = 0;
 };
 
 }  // namespace ramet::graphs

@@ -107,7 +107,7 @@ class MapWalk {
       if (columns > prepared_.block) {
         stop = std::min((row + 1) * columns, at + prepared_.block - column % prepared_.block);
       } else {
-        int64_t next = row + std::max<int64_t>(1, prepared_.block / columns);
+        int64_t next = row + prepared_.block_rows;
         if (prepared_.sums_rows) next = std::min(next, (row / kReduceRows + 1) * kReduceRows);
         stop = next * columns;
       }

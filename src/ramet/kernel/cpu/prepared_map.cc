@@ -1,6 +1,7 @@
 #include "ramet/kernel/cpu/prepared_map.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/map_wide.h"
@@ -255,6 +256,9 @@ void MapEvaluator::Prepared::assign_registers() {
     const int64_t parts = (columns + block - 1) / block;
     block = ((columns + parts - 1) / parts + kMapPad - 1) / kMapPad * kMapPad;
   }
+  block_rows = std::max<int64_t>(1, block / std::max<int64_t>(1, columns));
+  const int64_t whole = kMapPad / std::gcd(kMapPad, columns);  // rows that are whole vectors together
+  if (block_rows > whole) block_rows -= block_rows % whole;
   register_bytes = up_to_line((block + kMapPad) * (wide ? 8 : 4));
 }
 

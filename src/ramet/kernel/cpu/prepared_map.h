@@ -55,6 +55,7 @@ struct MapEvaluator::Prepared {
   std::vector<int64_t> extents;  ///< as MapSpace has them
   int64_t elements = 0, columns = 1, rows = 0;
   int64_t block = 1024;                         ///< most elements in a block
+  int64_t block_rows = 1;                       ///< rows in a block of more than one; whole vectors, if it can be
   static constexpr int64_t kShortRow = 512;     ///< no longer than any block
   static constexpr size_t kMostRepeating = 16;  ///< inputs that may keep their registers
   std::vector<Input> inputs;

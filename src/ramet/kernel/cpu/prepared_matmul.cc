@@ -12,6 +12,7 @@
 #include "ramet/kernel/cpu/guard.h"
 #include "ramet/kernel/cpu/matmul_plain.h"
 #include "ramet/kernel/cpu/onednn.h"
+#include "ramet/kernel/cpu/panel_product.h"
 #include "ramet/kernel/cpu/strided_pairs.h"
 #include "ramet/kernel/cpu/strided_product.h"
 #include "ramet/kernel/cpu/zero_rows.h"
@@ -22,6 +23,7 @@ namespace {
 
 constexpr int64_t kAlign = 64;
 constexpr int64_t kRowGrain = 16;            // threads' shares of rows are cut at multiples of it
+constexpr int64_t kStridedGrain = 2;         // the same of products of f32 that are read as they lie
 constexpr int64_t kBlockBytes = 512 << 10;   // of a copied block of a: half of a second-level cache
 constexpr int64_t kBufferedColumns = 512;    // of a block of sums
 constexpr int64_t kTileColumns = 256;        // the same of tiles
@@ -73,6 +75,7 @@ struct PreparedMatmul::Parts {
   bool packs_a = false;         // for tiles
   bool buffered = false;        // sums go to a buffer in f32, and out through finish_rows
   bool strided = false;         // both operands are read as they lie: no copies, no blocks
+  bool panels = false;          // narrow rows of f32 go through panel_product
   bool skips_zeros = false;     // rows of a that are zero are left out
   int64_t row_block = 0, column_block = 0;
   std::string implementation = "plain";
@@ -112,6 +115,7 @@ struct PreparedMatmul::Parts {
   bool make_gemms(std::string* why);
   bool make_gemm(int64_t rows, int64_t columns, std::string* why);
   void choose_strided();
+  void choose_panels();
   bool choose_skipping(std::string* why);
   void size_scratch();
   Range row_share(int rank) const;
@@ -133,7 +137,7 @@ struct PreparedMatmul::Parts {
 
 Range PreparedMatmul::Parts::row_share(int rank) const {
   if (whole_products || by_columns) return {0, form.m};
-  return part(form.m, kRowGrain, rank, threads);
+  return part(form.m, strided && element() == 4 ? kStridedGrain : kRowGrain, rank, threads);
 }
 
 Range PreparedMatmul::Parts::column_share(int rank) const {
@@ -222,11 +226,22 @@ void PreparedMatmul::Parts::choose_strided() {
   column_block = form.n;
 }
 
+/// A narrow product of f32 needs no call of oneDNN's for each block of rows, where one chain makes each of its sums.
+void PreparedMatmul::Parts::choose_panels() {
+  panels = kind == BlockProduct::kOnednn && blocked.compute == DType::kF32 && !strided && !copies_a && !buffered &&
+           !form.accumulate && form.n <= kStridedMost && form.k <= kStridedMost && strided_chain(form.k) == form.k &&
+           guard_knows_chains(blocked.compute, implementation);
+  if (!panels) return;
+  implementation = "panels";
+  gemms.clear();
+  gemm_bytes = 0;
+}
+
 /// Rows of f32 that are read where they lie may be cut anywhere, so those of zeros between them need no product.
 bool PreparedMatmul::Parts::choose_skipping(std::string* why) {
   skips_zeros = kind == BlockProduct::kOnednn && blocked.compute == DType::kF32 && !strided && !copies_a && !buffered &&
                 !by_columns && !whole_products && form.m >= kSkippedRows;
-  if (!skips_zeros) return true;
+  if (!skips_zeros || panels) return true;
   for (const int64_t rows : kFilledPieces)
     if (rows <= row_block && !make_gemm(rows, form.n, why)) return false;
   return form.m % kZeroGroup == 0 || make_gemm(form.m % kZeroGroup, form.n, why);
@@ -276,11 +291,23 @@ void PreparedMatmul::Parts::block(int64_t index, Range rows, Range columns, int 
   const int64_t out_size = static_cast<int64_t>(size_of(form.output.dtype));
   char* out = at.out + ((index * form.m + rows.begin) * form.n + columns.begin) * out_size;
   const onednn::Gemm* gemm =
-      kind == BlockProduct::kOnednn && !strided ? gemms.at({rows.size(), columns.size()}).get() : nullptr;
+      kind == BlockProduct::kOnednn && !strided && !panels ? gemms.at({rows.size(), columns.size()}).get() : nullptr;
   const char* b_block =
       strided ? b + columns.begin * element() : b + columns.begin / blocked.n_block * blocked.block_bytes();
   if (!buffered) {
     const auto* bias_row = static_cast<const char*>(at.extra);
+    if (panels)
+      return panel_product({.m = rows.size(),
+                            .n = form.n,
+                            .k = form.k,
+                            .a = reinterpret_cast<const float*>(a),
+                            .a_stride = form.k,
+                            .b = reinterpret_cast<const float*>(b_block),
+                            .panel_columns = blocked.n_block,
+                            .panel_stride = blocked.block_bytes() / 4,
+                            .bias = form.has_bias ? static_cast<const float*>(at.extra) : nullptr,
+                            .out = reinterpret_cast<float*>(out),
+                            .out_stride = form.n});
     if (form.accumulate && at.extra != at.out)  // oneDNN adds to the old contents
       std::memcpy(out, bias_row + (out - at.out), static_cast<size_t>(rows.size() * form.n * out_size));
     return gemm->run(rank, a, b_block, form.has_bias ? bias_row : nullptr, out, own + a_bytes + sums_bytes);
@@ -420,9 +447,9 @@ void PreparedMatmul::Parts::filled_product(int64_t index, const std::vector<int6
     for (next = i + 1; next < own.end && filled[static_cast<size_t>(next)] == first + next - i;) ++next;
     const int64_t end = std::min(form.m, (first + next - i) * kZeroGroup);
     for (int64_t row = first * kZeroGroup, rows; row < end; row += rows) {
-      const auto fits = [&](int64_t piece) { return piece <= std::min(row_block, end - row); };
-      const auto* const piece = std::ranges::find_if(kFilledPieces, fits);
-      rows = piece != std::end(kFilledPieces) ? *piece : end - row;
+      const int64_t most = std::min(row_block, end - row);
+      const auto* const piece = std::ranges::find_if(kFilledPieces, [&](int64_t each) { return each <= most; });
+      rows = panels ? most : piece != std::end(kFilledPieces) ? *piece : end - row;
       product(index, {row, row + rows}, {0, form.n}, rank, b, at);
     }
   }
@@ -586,6 +613,7 @@ std::unique_ptr<PreparedMatmul> PreparedMatmul::make(BlockProduct kind, const Ma
   parts->choose_blocks();
   if (!parts->make_gemms(why)) return nullptr;
   parts->choose_strided();
+  parts->choose_panels();
   if (!parts->choose_skipping(why)) return nullptr;
   parts->size_scratch();
   return std::unique_ptr<PreparedMatmul>(new PreparedMatmul(std::move(parts)));

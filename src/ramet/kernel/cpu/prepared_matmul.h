@@ -37,7 +37,8 @@ class PreparedMatmul {
   ~PreparedMatmul();
 
   int64_t scratch_bytes() const;
-  /// oneDNN's name of the implementation, "strided" (strided_product.h, with its bits), "tiles", "plain" or "hopper".
+  /// oneDNN's name of the implementation, "strided" or "panels" (strided_product.h, panel_product.h: with its bits),
+  /// "tiles", "plain" or "hopper".
   const std::string& implementation() const;
   /// `extra` is the bias or c, or null. out may be c. A product with an epilogue needs the context of its node.
   void run(const void* a, const void* b, const void* extra, void* out, void* scratch, ThreadTeam& team,
