@@ -256,7 +256,7 @@ TEST(LibrarySparse, SparsifySaysWhichWeightCannotBeSparseAndWhy) {
   EXPECT_THAT(error({.weights = {"*.weight"}, .block = {16, 16}}),
               AllOf(HasSubstr("layer0.down.weight"), HasSubstr("too few blocks"), HasSubstr("at least 8")));
   EXPECT_THAT(error({.weights = {"*.weight"}, .density = 0}), HasSubstr("a density"));
-  EXPECT_THAT(error({.weights = {"*.weight"}, .distribution = "even"}), HasSubstr("uniform or erk"));
+  EXPECT_THAT(error({.weights = {"*.weight"}, .distribution = "even"}), HasSubstr("uniform, erk or global"));
   EXPECT_THAT(error({.weights = {"*.weight"}, .evolve = {.every = 2, .regrow = "greedy"}}),
               AllOf(HasSubstr("regrow"), HasSubstr("random or gradient")));
   EXPECT_THAT(error({.weights = {"*.weight"}, .first_density = 0.5}), HasSubstr("never change"));

@@ -222,6 +222,80 @@ TEST_F(SparseEvolveRecipe, DensitiesChangeAndFilesHoldWhatIsStored) {
   }
 }
 
+TEST_F(SparseEvolveRecipe, OneThresholdDealsTheDensities) {
+  Training dense = training(kGpt2.substr(0, kGpt2.find("[sparse]")));
+  dense.initialize();
+  const std::string path = folder_ / "dense.safetensors";
+  dense.export_weights(path);
+  const std::vector<std::string> settings = {"model.init_from=" + path, "sparse.pattern=magnitude",
+                                             "sparse.distribution=global", "sparse.first_density=1", "sparse.cells=1"};
+  const Recipe complete = prepare(read(kGpt2, settings)).recipe;
+  Training whole = training(kGpt2, "p=1", settings);
+  whole.initialize();
+  std::map<std::string, std::vector<double>> sums;
+  std::vector<double> all;
+  for (const SparseWeight& weight : sparse_weights(whole.model())) {
+    std::vector<double>& own = sums[weight.name];  // every block is stored at the beginning
+    for (const auto values = floats_of(whole, weight.values.name, weight.values.type.elements());
+         own.size() < values.size() / 4;)
+      own.push_back(std::fabs(values[4 * own.size()]) + std::fabs(values[4 * own.size() + 1]) +
+                    std::fabs(values[4 * own.size() + 2]) + std::fabs(values[4 * own.size() + 3]));
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  std::sort(all.begin(), all.end());
+  const double least = all[all.size() * 7 / 10];
+  hash_after(whole, 2);
+  const Checkpoint checkpoint(whole.save(folder_ / "run"));
+  const std::string end = hash_after(whole, 4);
+  double lowest = 1, highest = 0;
+  for (const SparseWeight& weight : sparse_weights(whole.model())) {
+    const auto index = index_of(whole, weight);
+    const auto stored = std::count_if(index.begin(), index.end(), [](int32_t block) { return block >= 0; });
+    const auto above =
+        std::count_if(sums[weight.name].begin(), sums[weight.name].end(), [&](double sum) { return sum > least; });
+    EXPECT_NEAR(static_cast<double>(stored), static_cast<double>(std::max<int64_t>(above, 8)), 2)
+        << weight.name << ", of which a cell stores 8 blocks at least";
+    const double density = static_cast<double>(stored) / static_cast<double>(std::ssize(index));
+    lowest = std::min(lowest, density), highest = std::max(highest, density);
+  }
+  EXPECT_GT(highest, 2 * lowest) << "GPT-2's last products of a branch begin with smaller numbers";
+  // A run keeps what was found, so that it goes on where the first weights are gone.
+  Recipe kept = read(print_recipe(complete));
+  kept.model.init_from.clear();
+  set_layout(kept, "t=2");
+  Training second = make_training(prepare(kept), {.threads = 1});
+  EXPECT_EQ(second.restore(checkpoint), "");
+  EXPECT_EQ(hash_after(second, 4), end);
+}
+
+TEST_F(SparseEvolveRecipe, WeightsHaveDensitiesOfTheirOwn) {
+  const auto densities = [&](const std::vector<std::string>& settings) {
+    Training run = training(kGpt2, "p=1", settings);
+    run.initialize();
+    hash_after(run, 6);
+    std::map<std::string, double> found;
+    for (const SparseWeight& weight : sparse_weights(run.model())) {
+      const auto index = index_of(run, weight);
+      const auto stored = std::count_if(index.begin(), index.end(), [](int32_t block) { return block >= 0; });
+      found[weight.name] =
+          static_cast<double>(stored) / static_cast<double>(weight.grid.cells() * weight.grid.blocks());
+    }
+    return found;
+  };
+  for (const auto& [name, density] :
+       densities({"sparse.densities=*.mlp.*=0.2 *.h.1.mlp.*=0.5", "sparse.first_density=1"}))
+    EXPECT_NEAR(density,
+                name.find("mlp") == std::string::npos    ? 0.3
+                : name.find("h.1.") == std::string::npos ? 0.2
+                                                         : 0.5,
+                0.01)
+        << name;
+  // Pruning that begins with dense weights ends with the densities that the distribution deals.
+  const auto at_once = densities({"sparse.distribution=erk"});
+  for (const auto& [name, density] : densities({"sparse.distribution=erk", "sparse.first_density=1"}))
+    EXPECT_NEAR(density, at_once.at(name), 0.01) << name;
+}
+
 TEST_F(SparseEvolveRecipe, ACheckpointPredicts) {
   Training run = training(kBert);
   run.initialize();
@@ -237,6 +311,12 @@ TEST_F(SparseEvolveRecipe, ACheckpointPredicts) {
 TEST_F(SparseEvolveRecipe, ErrorsNameTheKey) {
   EXPECT_THAT(error_of(kBert, {"sparse.every=0"}), AllOf(HasSubstr("prune_schedule"), HasSubstr("sparse.every")));
   EXPECT_THAT(error_of(kBert, {"sparse.prune_ratio=1.5"}), HasSubstr("out of range"));
+  EXPECT_THAT(error_of(kBert, {"sparse.distribution=global"}),
+              AllOf(HasSubstr("sparse.weights"), HasSubstr("one threshold"), HasSubstr("uniform")));
+  for (const char* word : {"*.output.*", "*.output.*=", "*.output.*=0.1x", "nothing=0.1"})
+    EXPECT_THAT(error_of(kBert, {std::string("sparse.densities=") + word}),
+                AllOf(HasSubstr("sparse.densities"), HasSubstr(word)));
+  EXPECT_THAT(error_of(kBert, {"sparse.densities=*.output.*=1.5"}), HasSubstr("at most 1"));
   EXPECT_THAT(error_of(kBert, {"sparse.regrow=gradient", "sparse.regrow_pruned=true"}),
               HasSubstr("sparse.regrow_pruned"));
   EXPECT_THAT(error_of(kBert, {"sparse.regrow=gradient", "train.precision=f16"}), HasSubstr("range of f32"));

@@ -64,24 +64,27 @@ std::vector<int32_t> random_pattern(const SparseGrid& grid, uint64_t seed, const
   return index;
 }
 
-std::vector<int32_t> magnitude_pattern(const SparseGrid& grid, std::span<const float> dense) {
-  std::vector<int32_t> index;
-  std::vector<double> sums(static_cast<size_t>(grid.blocks()));
-  for (int64_t cell = 0; cell < grid.cells(); ++cell) {
+std::vector<double> block_sums(const SparseGrid& grid, std::span<const float> dense) {
+  std::vector<double> sums;
+  sums.reserve(static_cast<size_t>(grid.cells() * grid.blocks()));
+  for (int64_t cell = 0; cell < grid.cells(); ++cell)
     for (int64_t block = 0; block < grid.blocks(); ++block) {
       const int64_t first = first_of_block(grid, cell, block);
       double sum = 0;
       for (int64_t i = 0; i < grid.block_rows; ++i)
         for (int64_t j = 0; j < grid.block_columns; ++j)
           sum += std::fabs(static_cast<double>(dense[static_cast<size_t>(first + i * grid.columns() + j)]));
-      sums[static_cast<size_t>(block)] = std::isnan(sum) ? 0 : sum;
+      sums.push_back(std::isnan(sum) ? 0 : sum);
     }
-    append_first(
-        grid,
-        [&](int32_t a, int32_t b) {
-          return std::pair(-sums[static_cast<size_t>(a)], a) < std::pair(-sums[static_cast<size_t>(b)], b);
-        },
-        index);
+  return sums;
+}
+
+std::vector<int32_t> magnitude_pattern(const SparseGrid& grid, std::span<const float> dense) {
+  std::vector<int32_t> index;
+  const std::vector<double> all = block_sums(grid, dense);
+  for (int64_t cell = 0; cell < grid.cells(); ++cell) {
+    const double* const sums = all.data() + cell * grid.blocks();
+    append_first(grid, [&](int32_t a, int32_t b) { return std::pair(-sums[a], a) < std::pair(-sums[b], b); }, index);
   }
   return index;
 }

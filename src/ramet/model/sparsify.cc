@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <set>
 
 #include "ramet/base/error.h"
@@ -23,9 +24,7 @@ class Sparsifier {
       : model_(std::move(model)), options_(options), first_(first) {}
 
   Model run() {
-    check_options();
-    find_weights();
-    for (const size_t weight : chosen_) add_grid(model_.weights[weight]);
+    begin();
     set_slots();
     for (Graph* graph : graphs()) *graph = transform::sparsify(*graph, grids_, options_.evolve.every == 0);
     std::vector<StateTensor> weights;
@@ -35,12 +34,23 @@ class Sparsifier {
     }
     model_.weights = std::move(weights);
     std::map<std::string, int64_t> last;
-    for (const auto& [name, grid] : grids_) last[name] = slots_of(grid, options_.density);
+    for (const auto& [name, grid] : grids_) last[name] = slots_of(name, grid, last_.at(name));
     add_evolve(model_, options_.evolve, last, options_.seed);
     return std::move(model_);
   }
 
+  std::map<std::string, double> densities_by_one_threshold() {
+    begin();
+    return global_densities(options_.density);
+  }
+
  private:
+  void begin() {
+    check_options();
+    find_weights();
+    for (const size_t weight : chosen_) add_grid(model_.weights[weight]);
+  }
+
   [[noreturn]] void refuse(const std::string& what, const std::string& found, const std::string& expected,
                            const std::string& remedy = "") const {
     throw Error({.what = what,
@@ -72,15 +82,22 @@ class Sparsifier {
       if (std::find(known.begin(), known.end(), found) == known.end())
         refuse("unknown " + what, "'" + found + "'", joined(known));
     };
-    one_of("distribution", options_.distribution, {"uniform", "erk"});
+    one_of("distribution", options_.distribution, {"uniform", "erk", "global"});
+    for (const auto& [name, density] : options_.densities)
+      if (!(density > 0 && density <= 1))
+        refuse("a density must be above 0 and at most 1", "'" + name + "': " + std::to_string(density),
+               "0.1, for example");
     one_of("pattern", options_.pattern, {"random", "magnitude"});
   }
 
   double first_density() const { return options_.first_density.value_or(options_.density); }
-  double most_density() const { return std::max(options_.density, first_density()); }
-  /// The stored blocks of a cell that has slots for the greatest density.
-  int64_t slots_of(const SparseGrid& grid, double density) const {
-    const double slots = density / most_density() * static_cast<double>(grid.slots);
+  /// The density of a weight for which its cells have slots.
+  double most_density(const std::string& weight) const {
+    return std::max(first_densities_.at(weight), last_.at(weight));
+  }
+  /// The stored blocks of a cell of a weight at a density of at most that.
+  int64_t slots_of(const std::string& weight, const SparseGrid& grid, double density) const {
+    const double slots = density / most_density(weight) * static_cast<double>(grid.slots);
     return std::clamp<int64_t>(std::llround(slots), 1, grid.slots);
   }
 
@@ -161,16 +178,22 @@ class Sparsifier {
     grids_[weight.name] = grid;
   }
 
+  std::map<std::string, double> same_densities(double density) const {
+    std::map<std::string, double> densities;
+    for (const auto& [name, grid] : grids_) densities[name] = density;
+    return densities;
+  }
+
   /// Densities in proportion to (rows + columns) / (rows x columns), at most 1, with the mean that was asked for (Evci
   /// et al. 2020).
-  std::map<std::string, double> erk_densities() const {
+  std::map<std::string, double> erk_densities(double mean) const {
     std::map<std::string, double> densities;
     std::set<std::string> full;
     for (bool settled = false; !settled;) {
       double wanted = 0, share = 0;
       for (const auto& [name, grid] : grids_) {
         const double elements = static_cast<double>(grid.rows() * grid.columns());
-        wanted += elements * (most_density() - (full.count(name) ? 1 : 0));
+        wanted += elements * (mean - (full.count(name) ? 1 : 0));
         if (!full.count(name)) share += static_cast<double>(grid.rows() + grid.columns());
       }
       settled = true;
@@ -184,11 +207,52 @@ class Sparsifier {
     return densities;
   }
 
-  void set_slots() {
+  /// Those of the blocks with the greatest scores of all weights together.
+  std::map<std::string, double> global_densities(double mean) const {
+    std::map<std::string, std::vector<double>> scores;
+    std::vector<double> all;
+    for (const size_t i : chosen_) {
+      const StateTensor& weight = model_.weights[i];
+      const std::vector<float> dense = numbers_of(weight);
+      if (dense.empty())
+        refuse("densities by one threshold need weights to begin from",
+               "'" + weight.name + "', whose first numbers are drawn", "trained weights",
+               "Begin from the weights of a file, or choose the distribution \"uniform\"");
+      const std::vector<double>& own = scores[weight.name] = block_sums(grids_.at(weight.name), dense);
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    const auto kept = std::clamp<int64_t>(std::llround(mean * static_cast<double>(all.size())), 1, std::ssize(all));
+    std::nth_element(all.begin(), all.begin() + kept - 1, all.end(), std::greater<>());
+    const double least = all[static_cast<size_t>(kept - 1)];
     std::map<std::string, double> densities;
-    if (options_.distribution == "erk") densities = erk_densities();
+    for (const auto& [name, own] : scores) {
+      const SparseGrid& grid = grids_.at(name);
+      const auto above =
+          static_cast<double>(std::count_if(own.begin(), own.end(), [&](double sum) { return sum >= least; }));
+      const auto fewest = static_cast<double>(std::min(kFewestSlots, grid.blocks()));
+      densities[name] = std::max(above / static_cast<double>(own.size()), fewest / static_cast<double>(grid.blocks()));
+    }
+    return densities;
+  }
+
+  /// The densities in the end, and those to begin with.
+  void set_densities() {
+    const bool erk = options_.distribution == "erk";
+    const bool global = options_.distribution == "global" && options_.densities.empty();
+    last_ = erk      ? erk_densities(options_.density)
+            : global ? global_densities(options_.density)
+                     : same_densities(options_.density);
+    for (const auto& [name, density] : options_.densities)
+      if (grids_.count(name)) last_[name] = density;
+    first_densities_ = !options_.first_density ? last_
+                       : erk                   ? erk_densities(*options_.first_density)
+                                               : same_densities(*options_.first_density);
+  }
+
+  void set_slots() {
+    set_densities();
     for (auto& [name, grid] : grids_) {
-      const double density = densities.empty() ? most_density() : densities.at(name);
+      const double density = most_density(name);
       grid.slots = std::llround(density * static_cast<double>(grid.blocks()));
       if (grid.slots >= std::min(kFewestSlots, grid.blocks())) continue;
       refuse("a cell would store too few blocks",
@@ -227,7 +291,7 @@ class Sparsifier {
              "'" + weight.name + "', whose first numbers are drawn", "trained weights",
              "Begin from the weights of a file, or choose the pattern \"random\"");
     SparseGrid used = grid;
-    used.slots = slots_of(grid, first_density());
+    used.slots = slots_of(weight.name, grid, first_densities_.at(weight.name));
     const std::vector<int32_t> pattern =
         with_unused_slots(by_magnitude ? magnitude_pattern(used, dense) : random_pattern(used, options_.seed, name),
                           used.slots, grid.slots);
@@ -262,9 +326,15 @@ class Sparsifier {
   const FirstNumbers& first_;
   std::vector<size_t> chosen_;
   std::map<std::string, SparseGrid> grids_;
+  std::map<std::string, double> last_, first_densities_;  ///< of each weight
 };
 
 }  // namespace
+
+std::map<std::string, double> global_densities(const Model& model, const SparsifyOptions& options,
+                                               const FirstNumbers& first) {
+  return Sparsifier(model, options, first).densities_by_one_threshold();
+}
 
 Model sparsify(Model model, const SparsifyOptions& options, const FirstNumbers& first) {
   return Sparsifier(std::move(model), options, first).run();

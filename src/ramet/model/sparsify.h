@@ -24,9 +24,12 @@ struct SparsifyOptions {
   int64_t block_rows = 1, block_columns = 1;
   int64_t cells = 1;                     ///< along each dimension that layouts cut over t1
   int64_t cells_t2 = 1;                  ///< and over t2
-  std::string distribution = "uniform";  ///< or "erk"
-  std::string pattern = "random";        ///< or "magnitude"
-  uint64_t seed = 0;                     ///< of random patterns
+  std::string distribution = "uniform";  ///< or "erk", "global"
+  /// Densities of weights by their names, in place of what `density` and the distribution give them. With any of them
+  /// the distribution "global" is "uniform" for the others.
+  std::map<std::string, double> densities{};
+  std::string pattern = "random";  ///< or "magnitude"
+  uint64_t seed = 0;               ///< of random patterns
   /// The density that patterns begin with, where it is another than `density`, to which they then change; cells have
   /// slots for the greater one.
   std::optional<double> first_density{};
@@ -40,6 +43,13 @@ using FirstNumbers = std::function<std::vector<float>(const StateTensor& weight)
 /// (transform/sparsify.h). `first`, if not null, replaces the first numbers that the model itself has. Throws Error,
 /// naming the weight, where a weight cannot be sparse as the options say.
 Model sparsify(Model model, const SparsifyOptions& options, const FirstNumbers& first = {});
+
+/// The densities with which the weights that the options name keep, of all their blocks together, those with the
+/// greatest sums of absolute values in the first numbers: options.density of them. At least as many blocks of each cell
+/// as a cell must store. What the distribution "global" is; for a model that begins elsewhere these are
+/// SparsifyOptions::densities. Throws Error as sparsify does, and where the first numbers are drawn.
+std::map<std::string, double> global_densities(const Model& model, const SparsifyOptions& options,
+                                               const FirstNumbers& first = {});
 
 /// A block-sparse weight of a model.
 struct SparseWeight {
@@ -71,6 +81,8 @@ void export_sparse_weights(const std::filesystem::path& path, const Model& model
 std::vector<int32_t> with_unused_slots(const std::vector<int32_t>& index, int64_t used, int64_t slots);
 /// In each cell `slots` of its blocks, each set of blocks equally likely: what an index holds.
 std::vector<int32_t> random_pattern(const SparseGrid& grid, uint64_t seed, const std::string& name);
+/// The sum of absolute values of each block, cell by cell; 0 for a block with a NaN.
+std::vector<double> block_sums(const SparseGrid& grid, std::span<const float> dense);
 /// In each cell the `slots` blocks with the greatest sums of absolute values; of equal sums the lower block.
 std::vector<int32_t> magnitude_pattern(const SparseGrid& grid, std::span<const float> dense);
 

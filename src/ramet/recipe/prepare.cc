@@ -60,6 +60,7 @@ Preparation prepare(const Recipe& recipe) {
   result.recipe = fill_in(std::move(sized), data.vocabulary);
   data.make_workload(result);
   Workload& workload = result.workload;
+  settle_densities(result.recipe, workload.model);
   result.options = result.recipe.train;
   workload.model =
       apply_model_passes(with_sparse_weights(result.recipe, std::move(workload.model), true), result.recipe.train);

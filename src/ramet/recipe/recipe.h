@@ -136,6 +136,7 @@ struct Recipe {
     double density = 0.1;
     int64_t block = 1, cells = 1, cells_t2 = 1;
     std::string distribution = "uniform", pattern = "random";
+    std::string densities;  ///< NAME=DENSITY with spaces between them
     // Patterns that change (model/evolve.h).
     int64_t every = 0;
     double prune_ratio = 0.5, until = 1, ramp_from = 0.25, ramp_until = 0.75;

@@ -1,9 +1,12 @@
 #include "ramet/recipe/sparse.h"
 
 #include <algorithm>
+#include <charconv>
 #include <sstream>
 
 #include "ramet/base/error.h"
+#include "ramet/base/words.h"
+#include "ramet/ir/attribute.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/sparsify.h"
 #include "ramet/train/checkpoint.h"
@@ -95,6 +98,61 @@ std::map<std::string, std::vector<float>> dense_numbers(const Recipe& recipe, co
   return numbers;
 }
 
+FirstNumbers first_of(const std::map<std::string, std::vector<float>>& dense) {
+  return [&dense](const StateTensor& weight) {
+    const auto found = dense.find(weight.name);
+    return found == dense.end() ? std::vector<float>{} : found->second;
+  };
+}
+
+/// The densities that the recipe gives single weights of a model.
+std::map<std::string, double> densities_of(const Recipe& recipe, const Model& model) {
+  std::map<std::string, double> densities;
+  for (const std::string& word : words_of(recipe.sparse.densities)) {
+    const size_t equals = std::min(word.rfind('='), word.size());
+    const std::string pattern = word.substr(0, equals), number = word.substr(std::min(equals + 1, word.size()));
+    double density = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), density);
+    bool any = false;
+    for (const StateTensor& weight : model.weights)
+      if (matches_pattern(pattern, weight.name)) densities[weight.name] = density, any = true;
+    if (any && error == std::errc() && end == number.data() + number.size()) continue;
+    throw Error({.what = any ? "not a density" : "no weight has a name of this pattern",
+                 .where = recipe.where("sparse.densities"),
+                 .found = "'" + word + "'",
+                 .expected = "the name of a weight, or a pattern, then = and a number, as *.output.*=0.2"});
+  }
+  return densities;
+}
+
+SparsifyOptions sparsify_options(const Recipe& recipe, const Model& model) {
+  const auto& sparse = recipe.sparse;
+  return {.weights = words_of(sparse.weights),
+          .density = sparse.density,
+          .block_rows = sparse.block,
+          .block_columns = sparse.block,
+          .cells = sparse.cells,
+          .cells_t2 = sparse.cells_t2,
+          .distribution = sparse.distribution,
+          .densities = densities_of(recipe, model),
+          .pattern = sparse.pattern,
+          .seed = static_cast<uint64_t>(recipe.train.seed),
+          .first_density = sparse.first_density,
+          .evolve = evolve_options(recipe)};
+}
+
+/// What `work` gives; its errors name the recipe's key.
+template <typename Work>
+auto in_words_of(const Recipe& recipe, Work work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    ErrorParts parts = error.parts();
+    parts.where = recipe.where("sparse.weights") + ", " + parts.where;
+    throw Error(std::move(parts));
+  }
+}
+
 }  // namespace
 
 void check_sparse(const Recipe& recipe) {
@@ -119,39 +177,33 @@ void check_sparse(const Recipe& recipe) {
                    .remedy = "Name the weights: sparse.weights = \"*.weight\", for example"});
 }
 
+void settle_densities(Recipe& recipe, const Model& model) {
+  if (recipe.sparse.weights.empty() || recipe.sparse.distribution != "global" || !recipe.sparse.densities.empty())
+    return;
+  const auto dense = dense_numbers(recipe, model);
+  const SparsifyOptions options = sparsify_options(recipe, model);
+  const auto found = in_words_of(recipe, [&] { return global_densities(model, options, first_of(dense)); });
+  std::string& text = recipe.sparse.densities;
+  for (const auto& [name, density] : found)
+    text += (text.empty() ? "" : " ") + name + "=" + text_of(Attribute(density));
+}
+
 Model with_sparse_weights(const Recipe& recipe, Model model, bool begins) {
   const auto& sparse = recipe.sparse;
   if (sparse.weights.empty()) return model;
   std::map<std::string, std::vector<float>> dense;
   if (begins) dense = dense_numbers(recipe, model);
-  SparsifyOptions options{.weights = words_of(sparse.weights),
-                          .density = sparse.density,
-                          .block_rows = sparse.block,
-                          .block_columns = sparse.block,
-                          .cells = sparse.cells,
-                          .cells_t2 = sparse.cells_t2,
-                          .distribution = sparse.distribution,
-                          .pattern = sparse.pattern,
-                          .seed = static_cast<uint64_t>(recipe.train.seed),
-                          .first_density = sparse.first_density,
-                          .evolve = evolve_options(recipe)};
+  SparsifyOptions options = sparsify_options(recipe, model);
   // Without weights to begin from, a checkpoint's pattern replaces this one (check_sparse).
   if (!begins || begins_with_nothing(recipe)) options.pattern = "random";
   if (!begins) {  // Nothing changes the pattern, which has as many slots.
-    options.density = std::max(sparse.density, sparse.first_density.value_or(0));
+    const double first = sparse.first_density.value_or(0);
+    options.density = std::max(sparse.density, first);
+    for (auto& [name, density] : options.densities) density = std::max(density, first);
     options.first_density.reset();
     options.evolve.every = 0;
   }
-  try {
-    return sparsify(std::move(model), options, [&](const StateTensor& weight) {
-      const auto found = dense.find(weight.name);
-      return found == dense.end() ? std::vector<float>{} : std::move(found->second);
-    });
-  } catch (const Error& error) {
-    ErrorParts parts = error.parts();
-    parts.where = recipe.where("sparse.weights") + ", " + parts.where;
-    throw Error(std::move(parts));
-  }
+  return in_words_of(recipe, [&] { return sparsify(std::move(model), options, first_of(dense)); });
 }
 
 Graph with_sparse_weights(const Model& model, const Graph& graph) {

@@ -35,9 +35,15 @@ std::vector<RecipeKey> sparse_keys() {
       {.name = "sparse.distribution",
        .doc =
            "how the density is dealt to the weights; uniform: all have it, erk (Erdos-Renyi kernel): in proportion to "
-           "(rows + columns) / (rows x columns)",
+           "(rows + columns) / (rows x columns), global: by one threshold for the blocks of all weights that the model "
+           "begins with (model.init_from, or the model's file)",
        .field = RAMET_FIELD(sparse.distribution),
-       .choices = {"uniform", "erk"}},
+       .choices = {"uniform", "erk", "global"}},
+      {.name = "sparse.densities",
+       .doc = "densities of single weights in place of that: names or patterns, each with = and a number, with spaces "
+              "between them; where several match, the last counts",
+       .field = RAMET_FIELD(sparse.densities),
+       .otherwise = "none; those that the distribution global found"},
       {.name = "sparse.pattern",
        .doc =
            "which blocks are stored; random: drawn by train.seed, magnitude: those with the greatest sums of absolute "
