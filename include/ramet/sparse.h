@@ -153,7 +153,7 @@ struct SparsifyOptions {
   int64_t cells = 1;     ///< along each dimension that layouts cut for t=2, or over the first number of t=2x1
   int64_t cells_t2 = 1;  ///< the same, over the second number of t=1x2
   /// "uniform": all weights have this density. "erk" (Erdos-Renyi kernel): densities are in proportion to (rows +
-  /// columns) / (rows x columns), so that small weights lose less.
+  /// columns) / (rows x columns), so that small weights lose less. "global": one threshold for all blocks.
   std::string distribution = "uniform";
   /// "random": in each cell, each set of blocks is equally likely. "magnitude": the blocks with the greatest sums of
   /// absolute values; the model's weights must then begin with given numbers, not drawn ones.
