@@ -301,7 +301,7 @@ class Weights(unittest.TestCase):
     def test_low_memory_keeps_to_what_other_options_say(self):
         options = rt.Options(memory="low")
         self.assertEqual((options.update_in_backward, options.release_module, options.predicts, options.memory_share()),
-                         (True, True, False, 0.65))
+                         (True, True, False, 0.7))
         for other in (dict(max_grad_norm=1.0), dict(micro_batches=2), dict(loss_scale=None)):
             self.assertFalse(rt.Options(memory="low", **other).update_in_backward)
         self.assertEqual(rt.Options(memory="low", device_memory="1GiB").memory_share(), 0)
