@@ -170,10 +170,8 @@ Subject find_subject(const std::string& text, const ModelOptions& options) {
   const fs::path parent = path.parent_path().filename();
   if (path.filename().string().starts_with("step-") && (parent == "checkpoints" || parent == "best")) {
     subject.checkpoint = path;
-  } else if (const auto best = list_checkpoints(subject.run / "best"); !best.empty()) {
-    subject.checkpoint = best.back();
-  } else if (const auto all = list_checkpoints(subject.run / "checkpoints"); !all.empty()) {
-    subject.checkpoint = all.back();
+  } else {
+    subject.checkpoint = answering_checkpoint(subject.run);
   }
   begin_from_run(subject.recipe, subject.run, subject.checkpoint.has_value());
   return subject;

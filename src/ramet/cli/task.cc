@@ -9,19 +9,12 @@
 #include "ramet/cli/console.h"
 #include "ramet/recipe/task.h"
 #include "ramet/recipe/task_predictor.h"
+#include "ramet/recipe/teacher.h"
 
 namespace ramet::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A model answers alone: the teacher that it learned from may be gone.
-Recipe without_teacher(Recipe recipe) {
-  recipe.task.teacher.clear();
-  recipe.task.teacher_weight.reset();
-  recipe.task.teacher_temperature.reset();
-  return recipe;
-}
 
 /// Runs of one task, opened: the recipe and data of the first, and what each answers.
 class Ensemble {

@@ -111,9 +111,13 @@ class TaskModel {
   void class_loss(Tensor logits, Tensor labels) {
     Scope scope(build_, "loss");
     const CrossEntropy loss = cross_entropy(logits, labels);
-    build_.output("loss", loss.loss);
-    build_.output("correct", loss.correct);
-    build_.output("count", loss.count);
+    put_out(loss.loss, loss);
+  }
+
+  void put_out(Tensor loss, const CrossEntropy& counts) {
+    build_.output("loss", loss);
+    build_.output("correct", counts.correct);
+    build_.output("count", counts.count);
   }
 
   /// That of the labels and that of the teacher's answers, both means over the sequences that have a label.
@@ -131,9 +135,7 @@ class TaskModel {
     const Tensor counts = cast(less(full(build_, DType::kI32, {}, -1), labels), DType::kF32);
     const Tensor apart = multiply(multiply(exp(teacher), subtract(teacher, own)), reshape(counts, {counts.dim(0), 1}));
     const Tensor mean = divide(reduce_sum(apart), maximum(plain.count, full(build_, DType::kF32, {}, 1)));
-    build_.output("loss", add(scale(plain.loss, 1 - weight), scale(mean, weight * temperature * temperature)));
-    build_.output("correct", plain.correct);
-    build_.output("count", plain.count);
+    put_out(add(scale(plain.loss, 1 - weight), scale(mean, weight * temperature * temperature)), plain);
   }
 
   /// Of the tokens of a packed row each sequence sees its own alone: [B,S] -> [sequences,S].

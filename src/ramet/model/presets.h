@@ -97,9 +97,8 @@ Graph build_bert_predict(const BertConfig& config, const BatchShape& batch, int6
 /// An end of a span is then searched for among its sequence's tokens alone; with one sequence a row, the padding behind
 /// it is searched too, as Hugging Face does. Outputs: loss and, except for kRegression, correct and count: of labels,
 /// of tokens, and of both ends of spans. With a teacher (Hinton et al. 2015, arXiv 1503.02531) training reads
-/// teacher_logits f32[B,labels], or [B,D,labels], as well: loss is (1 - w) cross entropy + w T^2 KL(softmax(teacher /
-/// T)
-/// || softmax(logits / T)), a mean over the samples with a label.
+/// teacher_logits f32[B,labels], or [B,D,labels], as well: loss is (1 - w) cross entropy + w T^2 D,
+/// with D = KL(softmax(teacher / T) || softmax(logits / T)), a mean over the samples with a label.
 Model build_bert_task(const BertConfig& config, const BatchShape& batch, const HeadShape& head);
 /// Forward only: "logits" f32[B, width], width as TaskOutputs (text/task.h) has it; of packed rows (kClassification)
 /// [B, D labels].

@@ -98,10 +98,11 @@ std::map<std::string, std::vector<float>> dense_numbers(const Recipe& recipe, co
   return numbers;
 }
 
-FirstNumbers first_of(const std::map<std::string, std::vector<float>>& dense) {
+/// The numbers of a weight, which are given away: each weight is asked for once.
+FirstNumbers first_of(std::map<std::string, std::vector<float>>& dense) {
   return [&dense](const StateTensor& weight) {
     const auto found = dense.find(weight.name);
-    return found == dense.end() ? std::vector<float>{} : found->second;
+    return found == dense.end() ? std::vector<float>{} : std::move(found->second);
   };
 }
 
@@ -180,7 +181,7 @@ void check_sparse(const Recipe& recipe) {
 void settle_densities(Recipe& recipe, const Model& model) {
   if (recipe.sparse.weights.empty() || recipe.sparse.distribution != "global" || !recipe.sparse.densities.empty())
     return;
-  const auto dense = dense_numbers(recipe, model);
+  auto dense = dense_numbers(recipe, model);
   const SparsifyOptions options = sparsify_options(recipe, model);
   const auto found = in_words_of(recipe, [&] { return global_densities(model, options, first_of(dense)); });
   std::string& text = recipe.sparse.densities;

@@ -51,11 +51,9 @@ fs::path run_of(const fs::path& folder) {
   return {};
 }
 
-/// Of a run, the best checkpoint or else the newest, as predictions take them.
 fs::path checkpoint_of(const fs::path& folder, const fs::path& run, const std::string& where) {
   if (folder != run) return folder;
-  for (const char* place : {"best", "checkpoints"})
-    if (const auto all = list_checkpoints(run / place); !all.empty()) return all.back();
+  if (auto found = answering_checkpoint(run)) return *std::move(found);
   throw Error({.what = "the teacher's run has no checkpoint yet",
                .where = where,
                .found = folder.string(),
@@ -156,6 +154,13 @@ Hash hash_of_published(const fs::path& folder) {
 
 }  // namespace
 
+Recipe without_teacher(Recipe recipe) {
+  recipe.task.teacher.clear();
+  recipe.task.teacher_weight.reset();
+  recipe.task.teacher_temperature.reset();
+  return recipe;
+}
+
 Teacher::Teacher(const Recipe& student, const TaskSplit& texts)
     : folder_(fs::path(student.task.teacher).lexically_normal()),
       where_(student.where("task.teacher")),
@@ -170,10 +175,8 @@ Teacher::Teacher(const Recipe& student, const TaskSplit& texts)
   const fs::path run = run_of(folder_);
   Recipe recipe = run.empty() ? recipe_of_published(student, folder_, where_) : recipe_of_run(student, run, where_);
   if (!run.empty()) checkpoint_ = checkpoint_of(folder_, run, where_);
+  recipe = without_teacher(std::move(recipe));
   recipe.layout = "p=1";
-  recipe.task.teacher.clear();
-  recipe.task.teacher_weight.reset();
-  recipe.task.teacher_temperature.reset();
   recipe.data = student.data;
   tokenizer_ = open_task_tokenizer(recipe);
   task_ = open_task(task_options(recipe, *tokenizer_), tokenizer_);

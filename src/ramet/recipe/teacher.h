@@ -48,4 +48,7 @@ class Teacher {
   std::vector<float> logits_;  ///< [texts, classes], once they are computed
 };
 
+/// The recipe of a model that answers alone: the teacher that it learned from may be gone.
+Recipe without_teacher(Recipe recipe);
+
 }  // namespace ramet::recipe

@@ -210,6 +210,12 @@ std::vector<fs::path> list_checkpoints(const fs::path& folder) {
   return paths;
 }
 
+std::optional<fs::path> answering_checkpoint(const fs::path& run) {
+  for (const char* place : {"best", "checkpoints"})
+    if (auto all = list_checkpoints(run / place); !all.empty()) return std::move(all.back());
+  return std::nullopt;
+}
+
 Hash weights_hash(const std::vector<StateTensor>& states, const ReadState& read) {
   Hasher hasher;
   std::vector<std::byte> buffer;

@@ -53,6 +53,8 @@ void read_as_saved(const std::vector<StateTensor>& states, const ReadState& read
 
 /// Checkpoints in a folder, oldest first. Those being written or removed are not among them.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& folder);
+/// The checkpoint of a run that answers: that of a task's best evaluation, else the newest; nothing where none is.
+std::optional<std::filesystem::path> answering_checkpoint(const std::filesystem::path& run);
 
 /// XXH3 over names, types and bytes of the states that the model has learned (is_hashed), role by role: weights, then
 /// patterns, deferred and chained states, each in order.
