@@ -18,59 +18,70 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using F32 = hn::ScalableTag<float>;
+#if HWY_TARGET == HWY_SCALAR
+using HalfF32 = F32;
+#else
+using HalfF32 = hn::Half<F32>;
+#endif
 constexpr int64_t kRows = 6;              // of a tile
 constexpr int kVectors = 4;               // of a tile
 constexpr int64_t kPassBytes = 64 << 10;  // of operands that one pass over k reads, tile by tile
 
-/// kTileRows x (kTileVectors vectors) of sums over `depth` of k, continuing the chains in `sums` unless `first`. The
-/// last vector of b has the lanes of `last` alone.
-template <int kTileRows, int kTileVectors>
+/// kTileRows x (kWhole vectors and one of the type `Last`) of sums over `depth` of k, continuing the chains in `sums`
+/// unless `first`. The last vector of b has `last_lanes` lanes.
+template <int kTileRows, int kWhole, class Last>
 HWY_INLINE void TileOf(const StridedProduct& of, int64_t depth, const float* a, const float* b, float* sums, bool first,
-                       hn::Mask<F32> last) {
+                       int64_t last_lanes) {
   const F32 df;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+  const Last dl;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(df)), last_at = kWhole * lanes;
+  const auto used = hn::FirstN(dl, static_cast<size_t>(last_lanes));
   const int64_t a_row = of.a_row, a_k = of.a_k, b_stride = of.b_stride, stride = of.c_stride;
-  hn::Vec<F32> chain[kTileRows][kTileVectors];
+  hn::Vec<F32> chain[kTileRows][kVectors];
+  hn::Vec<Last> last_chain[kTileRows];
   RAMET_UNROLL
   for (int i = 0; i < kTileRows; ++i) {
     RAMET_UNROLL
-    for (int j = 0; j < kTileVectors; ++j)
-      chain[i][j] = first ? hn::Zero(df) : hn::LoadU(df, sums + i * stride + j * lanes);
+    for (int j = 0; j < kWhole; ++j) chain[i][j] = first ? hn::Zero(df) : hn::LoadU(df, sums + i * stride + j * lanes);
+    last_chain[i] = first ? hn::Zero(dl) : hn::LoadU(dl, sums + i * stride + last_at);
   }
   for (int64_t p = 0; p < depth; ++p, a += a_k, b += b_stride) {
-    hn::Vec<F32> row[kTileVectors];
+    hn::Vec<F32> row[kVectors];
     RAMET_UNROLL
-    for (int j = 0; j + 1 < kTileVectors; ++j) row[j] = hn::LoadU(df, b + j * lanes);
-    row[kTileVectors - 1] = hn::MaskedLoad(last, df, b + (kTileVectors - 1) * lanes);
+    for (int j = 0; j < kWhole; ++j) row[j] = hn::LoadU(df, b + j * lanes);
+    const auto last_row = hn::MaskedLoad(used, dl, b + last_at);
     RAMET_UNROLL
     for (int i = 0; i < kTileRows; ++i) {
-      const auto factor = hn::Set(df, a[i * a_row]);
+      const float* const factor = a + i * a_row;
       RAMET_UNROLL
-      for (int j = 0; j < kTileVectors; ++j) chain[i][j] = hn::MulAdd(factor, row[j], chain[i][j]);
+      for (int j = 0; j < kWhole; ++j) chain[i][j] = hn::MulAdd(hn::Set(df, *factor), row[j], chain[i][j]);
+      last_chain[i] = hn::MulAdd(hn::Set(dl, *factor), last_row, last_chain[i]);
     }
   }
   RAMET_UNROLL
   for (int i = 0; i < kTileRows; ++i) {
     RAMET_UNROLL
-    for (int j = 0; j < kTileVectors; ++j) hn::StoreU(chain[i][j], df, sums + i * stride + j * lanes);
+    for (int j = 0; j < kWhole; ++j) hn::StoreU(chain[i][j], df, sums + i * stride + j * lanes);
+    hn::StoreU(last_chain[i], dl, sums + i * stride + last_at);
   }
 }
 
-using TileFunction = void (*)(const StridedProduct&, int64_t, const float*, const float*, float*, bool, hn::Mask<F32>);
+using TileFunction = void (*)(const StridedProduct&, int64_t, const float*, const float*, float*, bool, int64_t);
 
-template <int kTileVectors>
+template <int kWhole, class Last>
 TileFunction tile_of(int64_t rows) {
-  constexpr TileFunction kTiles[] = {TileOf<1, kTileVectors>, TileOf<2, kTileVectors>, TileOf<3, kTileVectors>,
-                                     TileOf<4, kTileVectors>, TileOf<5, kTileVectors>, TileOf<6, kTileVectors>};
+  constexpr TileFunction kTiles[] = {TileOf<1, kWhole, Last>, TileOf<2, kWhole, Last>, TileOf<3, kWhole, Last>,
+                                     TileOf<4, kWhole, Last>, TileOf<5, kWhole, Last>, TileOf<6, kWhole, Last>};
   return kTiles[rows - 1];
 }
 
+template <class Last>
 TileFunction tile_of(int64_t rows, int64_t vectors) {
   switch (vectors) {
-    case 1: return tile_of<1>(rows);
-    case 2: return tile_of<2>(rows);
-    case 3: return tile_of<3>(rows);
-    default: return tile_of<4>(rows);
+    case 1: return tile_of<0, Last>(rows);
+    case 2: return tile_of<1, Last>(rows);
+    case 3: return tile_of<2, Last>(rows);
+    default: return tile_of<3, Last>(rows);
   }
 }
 
@@ -81,11 +92,13 @@ void Pass(const StridedProduct& of, int64_t p, int64_t depth, float* sums, bool 
   const int64_t panel = kVectors * lanes, tiles = (of.m + kRows - 1) / kRows;
   for (int64_t column = 0; column < of.n; column += panel) {
     const int64_t columns = std::min(panel, of.n - column), vectors = (columns + lanes - 1) / lanes;
-    const auto last = hn::FirstN(df, static_cast<size_t>(columns - (vectors - 1) * lanes));
+    const int64_t last_lanes = columns - (vectors - 1) * lanes;
+    // Some processors take half the time for half a vector.
+    const auto find = 2 * last_lanes <= lanes ? tile_of<HalfF32> : tile_of<F32>;
     for (int64_t tile = 0; tile < tiles; ++tile) {
       const int64_t row = of.m * tile / tiles, rows = of.m * (tile + 1) / tiles - row;
-      tile_of(rows, vectors)(of, depth, of.a + row * of.a_row + p * of.a_k, of.b + p * of.b_stride + column,
-                             sums + row * of.c_stride + column, first, last);
+      find(rows, vectors)(of, depth, of.a + row * of.a_row + p * of.a_k, of.b + p * of.b_stride + column,
+                          sums + row * of.c_stride + column, first, last_lanes);
     }
   }
 }
