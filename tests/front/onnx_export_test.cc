@@ -164,6 +164,14 @@ TEST(OnnxExport, EdgesOfGraphs) {
                                               2);
                    }),
                    2);
+  const Shape rows{1, 3, 2, 4}, places{1, 4, 4}, weights{1, 4, 3};
+  for (const auto& [op, first, second] : {std::tuple(&ops::segment_dot, rows, places),
+                                          {&ops::segment_combine, places, weights},
+                                          {&ops::segment_blend, rows, weights}})
+    expect_same_bits(graph_of([&](GraphBuilder& build) {
+                       return op(input(build, "a", first), input(build, "b", second), lists(build).ptr);
+                     }),
+                     2);
   for (const auto& op : {ops::segment_sum, ops::segment_mean, ops::segment_max, ops::segment_min, ops::segment_softmax})
     expect_same_bits(graph_of([&](GraphBuilder& build) { return op(input(build, "x", {1, 4, 3}), lists(build).ptr); }),
                      2);

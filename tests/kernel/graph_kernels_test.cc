@@ -205,6 +205,42 @@ TEST(GraphKernels, SumsAndProductsOfHeads) {
   }
 }
 
+/// Rows of heads and edges that all heads read: chains over edges and over heads, and products in sixteen strided
+/// lanes.
+TEST(GraphKernels, HeadsOverEdges) {
+  const ManyEdges graph;
+  const int64_t edges = std::ssize(graph.source), places = edges + 5;
+  const HostTensor ptr = numbers(graph.ptr);
+  for (const auto& [width, heads] :
+       std::vector<std::pair<int64_t, int64_t>>{{5, 3}, {16, 1}, {100, 2}, {130, 2}, {144, 2}}) {
+    const HostTensor rows = random_tensor(DType::kF32, {1, heads, ManyEdges::kRows, width}, 4),
+                     x = random_tensor(DType::kF32, {1, places, width}, 5),
+                     weight = random_tensor(DType::kF32, {1, places, heads}, 9);
+    const std::vector<float> of_rows = floats(rows), of_edges = floats(x), weights = floats(weight);
+    std::vector<float> dots(static_cast<size_t>(places * heads)), sums(of_rows.size()), blends(of_edges.size());
+    for (int64_t row = 0; row < ManyEdges::kRows; ++row)
+      for (int64_t e = graph.ptr[static_cast<size_t>(row)]; e < graph.ptr[static_cast<size_t>(row) + 1]; ++e)
+        for (int64_t head = 0; head < heads; ++head) {
+          const auto by = static_cast<size_t>(e * heads + head);
+          std::array<float, 16> lanes{};
+          for (int64_t f = 0; f < width; ++f) {
+            const auto i = static_cast<size_t>((head * ManyEdges::kRows + row) * width + f),
+                       k = static_cast<size_t>(e * width + f);
+            float& lane = lanes[static_cast<size_t>(f % 16)];
+            lane = std::fma(of_rows[i], of_edges[k], lane);
+            sums[i] = std::fma(weights[by], of_edges[k], sums[i]);
+            blends[k] = std::fma(weights[by], of_rows[i], blends[k]);
+          }
+          for (size_t half = 8; half > 0; half /= 2)
+            for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+          dots[by] = lanes[0];
+        }
+    expect_bits("segment_dot", {rows, x, ptr}, {}, dots);
+    expect_bits("segment_combine", {x, weight, ptr}, {}, sums);
+    expect_bits("segment_blend", {rows, weight, ptr}, {}, blends);
+  }
+}
+
 TEST(GraphKernels, OneWrongNumberAmongManyIsNamed) {
   const HostTensor x = random_tensor(DType::kF32, {1, ManyEdges::kRows, 4}, 4);
   const auto error_of = [&](const ManyEdges& graph, int threads) -> std::string {

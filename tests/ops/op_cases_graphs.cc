@@ -98,6 +98,21 @@ void add_hand_made(std::vector<OpCase>& cases) {
                    .inputs = {given(kI32, {1, 3}, {7, 8, 9}), ptr},
                    .attributes = {{"edges", 4}},
                    .expected = {{7, 7, 9, 0}}});
+  // Two heads: rows 1 2, 3 4, 5 6 and 10 20, 30 40, 50 60.
+  const CaseInput of_heads = given(kF32, {1, 2, 3, 2}, {1, 2, 3, 4, 5, 6, 10, 20, 30, 40, 50, 60}),
+                  weights = given(kF32, {1, 4, 2}, {1, 2, 3, -1, 2, 0, 9, 9});
+  cases.push_back({.op = "segment_dot",
+                   .name = "by_hand",
+                   .inputs = {of_heads, edges, ptr},
+                   .expected = {{-3, -30, 11, 110, 61, 610, 0, 0}}});
+  cases.push_back({.op = "segment_combine",
+                   .name = "by_hand",
+                   .inputs = {edges, weights, ptr},
+                   .expected = {{10, 10, 0, 0, 10, 12, -1, -8, 0, 0, 0, 0}}});
+  cases.push_back({.op = "segment_blend",
+                   .name = "by_hand",
+                   .inputs = {of_heads, weights, ptr},
+                   .expected = {{21, 42, -7, -14, 10, 12, 0, 0}}});
   const CaseInput rows = given(kF32, {1, 3, 2}, {1, 2, 3, 4, 5, 6});
   cases.push_back({.op = "neighbor_sum",
                    .name = "by_hand",
@@ -297,6 +312,11 @@ void add_drawn(std::vector<OpCase>& cases, uint64_t number) {
                      .attributes = transposed});
   }
   cases.push_back({.op = "segment_softmax", .name = name, .inputs = {edges, ptr}});
+  const CaseInput of_heads = f32({lists.batch, heads, lists.targets, width}),
+                  weights = f32({lists.batch, lists.edges, heads});
+  cases.push_back({.op = "segment_dot", .name = name, .inputs = {of_heads, edges, ptr}});
+  cases.push_back({.op = "segment_combine", .name = name, .inputs = {edges, weights, ptr}});
+  cases.push_back({.op = "segment_blend", .name = name, .inputs = {of_heads, weights, ptr}});
   cases.push_back(
       {.op = "segment_expand", .name = name, .inputs = {targets, ptr}, .attributes = {{"edges", lists.edges}}});
   cases.push_back({.op = "neighbor_dot", .name = name, .inputs = with({targets, sources}, lists.inputs())});

@@ -8,6 +8,7 @@
 #include "ramet/ops/pair_distance.h"
 #include "ramet/ops/paths.h"
 #include "ramet/ops/radial.h"
+#include "ramet/ops/segment_heads.h"
 
 namespace ramet::front {
 namespace {
@@ -122,6 +123,42 @@ Names segment_expand(OnnxWriter& to, const OnnxOp& op) {
   Edges edges(to, op.in[1], form.batch, form.rows, form.edges);
   const std::string made = edges.gather(op.in[0], edges.own_row());
   return {to.node("Where", {edges.real(op.rank(0)), made, to.number(op.input(0).dtype, 0)})};
+}
+
+// --- heads over edges (ops/segment_heads.h) ---
+
+Edges edges_of(OnnxWriter& to, const OnnxOp& op, const ops::SegmentHeadsForm& form) {
+  return {to, op.in[2], form.batch, form.rows, form.edges};
+}
+/// Rows of heads [B, H, N, F] given to each edge of a row: [B, E, H, F].
+std::string rows_of_edges(OnnxWriter& to, const OnnxOp& op, Edges& edges) {
+  return edges.gather(to.transpose(op.in[0], {0, 2, 1, 3}), edges.own_row());
+}
+
+Names segment_dot(OnnxWriter& to, const OnnxOp& op) {
+  const ops::SegmentHeadsForm form = ops::segment_dot_form(op.signature);
+  Edges edges = edges_of(to, op, form);
+  const std::string x = to.reshape(op.in[1], {form.batch, form.edges, 1, form.width});
+  const std::string made = to.reduce("ReduceSum", to.node("Mul", {rows_of_edges(to, op, edges), x}), {3}, false);
+  return {to.node("Where", {edges.real(3), made, to.number(op.input(0).dtype, 0)})};
+}
+
+Names segment_combine(OnnxWriter& to, const OnnxOp& op) {
+  const ops::SegmentHeadsForm form = ops::segment_combine_form(op.signature);
+  Edges edges = edges_of(to, op, form);
+  const std::string x = to.reshape(op.in[0], {form.batch, form.edges, 1, form.width});
+  const std::string weight = to.reshape(op.in[1], {form.batch, form.edges, form.heads, 1});
+  const std::string made =
+      edges.join(to.node("Mul", {x, weight}), {form.heads, form.width}, op.input(0).dtype, "add", 0);
+  return {to.transpose(made, {0, 2, 1, 3})};
+}
+
+Names segment_blend(OnnxWriter& to, const OnnxOp& op) {
+  const ops::SegmentHeadsForm form = ops::segment_blend_form(op.signature);
+  Edges edges = edges_of(to, op, form);
+  const std::string weight = to.reshape(op.in[1], {form.batch, form.edges, form.heads, 1});
+  const std::string made = to.reduce("ReduceSum", to.node("Mul", {rows_of_edges(to, op, edges), weight}), {2}, false);
+  return {to.node("Where", {edges.real(3), made, to.number(op.input(0).dtype, 0)})};
 }
 
 /// Rows [B, E, width] times the weights of their edges, [B, E] or [B, E, heads].
@@ -368,6 +405,9 @@ const std::vector<OnnxFormEntry>& onnx_graph_forms() {
       {"segment_extreme", segment_extreme, true},
       {"segment_softmax", segment_softmax, true},
       {"segment_expand", segment_expand, true},
+      {"segment_dot", segment_dot, true},
+      {"segment_combine", segment_combine, true},
+      {"segment_blend", segment_blend, true},
       {"neighbor_sum", neighbor_sum, true},
       {"neighbor_dot", neighbor_dot, true},
       {"path_sum", path_sums, true},

@@ -35,6 +35,13 @@ Tensor neighbor_sum(Tensor x, const NeighborLists& lists, Tensor weight = {}, bo
 /// heads], or [B, E] with heads = 0.
 Tensor neighbor_dot(Tensor a, Tensor b, const NeighborLists& lists, int64_t heads = 0);
 
+/// Rows of H heads [B, H, N, F] and edges [B, E, F], which all heads read (ops/segment_heads.h). Of each edge the
+/// product with its row, head by head: [B, E, H]; of each row the sum over its edges of weight [B, E, H] times the
+/// edge: [B, H, N, F]; of each edge the sum over heads of weight times its row: [B, E, F].
+Tensor segment_dot(Tensor rows, Tensor x, Tensor ptr);
+Tensor segment_combine(Tensor x, Tensor weight, Tensor ptr);
+Tensor segment_blend(Tensor rows, Tensor weight, Tensor ptr);
+
 /// A graph in clusters (ops/halo.h), by the rows that edges end in and, reversed, by the rows that they come from.
 /// Edges of one row ascend by their place in the whole graph in both lists.
 struct HaloGraph {

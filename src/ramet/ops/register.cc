@@ -16,6 +16,7 @@ void register_matmul_ops(OpRegistry& registry);
 void register_sparse_ops(OpRegistry& registry);
 void register_sparse_evolve_ops(OpRegistry& registry);
 void register_neighbor_ops(OpRegistry& registry);
+void register_segment_head_ops(OpRegistry& registry);
 void register_halo_ops(OpRegistry& registry);
 void register_radial_ops(OpRegistry& registry);
 void register_pair_ops(OpRegistry& registry);
@@ -57,6 +58,7 @@ void ramet::ir::register_all_ops(OpRegistry& registry) {
   ops::register_sparse_ops(registry);
   ops::register_sparse_evolve_ops(registry);
   ops::register_neighbor_ops(registry);
+  ops::register_segment_head_ops(registry);
   ops::register_halo_ops(registry);
   ops::register_radial_ops(registry);
   ops::register_pair_ops(registry);

@@ -21,6 +21,7 @@ void add_all(Backend& backend) {
   add_cpu_take(backend);
   add_cpu_sparse(backend);
   add_cpu_neighbors(backend);
+  add_cpu_segment_heads(backend);
   add_cpu_radial(backend);
   add_cpu_pairs(backend);
   add_cpu_paths(backend);

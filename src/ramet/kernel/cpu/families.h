@@ -26,6 +26,7 @@ void add_cpu_gather(Backend& backend);
 void add_cpu_take(Backend& backend);
 void add_cpu_sparse(Backend& backend);
 void add_cpu_neighbors(Backend& backend);
+void add_cpu_segment_heads(Backend& backend);
 void add_cpu_radial(Backend& backend);
 void add_cpu_pairs(Backend& backend);
 void add_cpu_sparse_rows(Backend& backend);

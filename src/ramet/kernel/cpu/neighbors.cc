@@ -324,24 +324,8 @@ HWY_EXPORT(SoftmaxEdges);
 HWY_EXPORT(AllBelow);
 HWY_EXPORT(AllAscend);
 
-namespace {
-
-using cpu::EdgeProducts;
-using cpu::EdgeSoftmax;
-using cpu::EdgeSums;
-using ops::NeighborForm;
-using ops::NeighborPointers;
-using ops::SegmentForm;
-
-const int32_t* table(const KernelContext& context, size_t input) {
-  return static_cast<const int32_t*>(context.inputs[input]);
-}
-const float* floats(const KernelContext& context, size_t input) {
-  return static_cast<const float*>(context.inputs[input]);
-}
-
-/// Calls `body(begin, end)` for runs of rows that have about equal numbers of edges and rows, one a thread.
-void split_rows(ThreadTeam& team, const int32_t* ptr, int64_t rows, const std::function<void(int64_t, int64_t)>& body) {
+void cpu::split_rows(ThreadTeam& team, const int32_t* ptr, int64_t rows,
+                     const std::function<void(int64_t, int64_t)>& body) {
   const int64_t work = rows + ptr[rows];
   if (team.size() == 1 || work < 256) return body(0, rows);
   const auto cut = [&](int64_t part) {
@@ -362,8 +346,29 @@ void split_rows(ThreadTeam& team, const int32_t* ptr, int64_t rows, const std::f
   });
 }
 
-void clear_tail(float* out, const int32_t* ptr, int64_t rows, int64_t edges, int64_t width) {
-  std::fill(out + ptr[rows] * width, out + edges * width, 0.0f);
+void cpu::clear_tail(ThreadTeam& team, float* out, const int32_t* ptr, int64_t rows, int64_t edges, int64_t width) {
+  constexpr int64_t kGrain = 16384;  // floats that are worth a thread's waking
+  float* const tail = out + ptr[rows] * width;
+  team.split((edges - ptr[rows]) * width, kGrain,
+             [&](int64_t begin, int64_t end, int) { std::fill(tail + begin, tail + end, 0.0f); });
+}
+
+namespace {
+
+using cpu::clear_tail;
+using cpu::EdgeProducts;
+using cpu::EdgeSoftmax;
+using cpu::EdgeSums;
+using cpu::split_rows;
+using ops::NeighborForm;
+using ops::NeighborPointers;
+using ops::SegmentForm;
+
+const int32_t* table(const KernelContext& context, size_t input) {
+  return static_cast<const int32_t*>(context.inputs[input]);
+}
+const float* floats(const KernelContext& context, size_t input) {
+  return static_cast<const float*>(context.inputs[input]);
 }
 
 SegmentForm checked_form(const NodeSignature& node, const KernelContext& context, bool expands = false) {
@@ -422,7 +427,7 @@ void run_segment_softmax(const NodeSignature& node, const KernelContext& context
                            .out = static_cast<float*>(context.outputs[0]) + b * form.edges * form.width};
     split_rows(context.team, call.ptr, form.rows,
                [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(SoftmaxEdges)(call, begin, end); });
-    clear_tail(call.out, call.ptr, form.rows, form.edges, form.width);
+    clear_tail(context.team, call.out, call.ptr, form.rows, form.edges, form.width);
   }
 }
 
@@ -517,7 +522,7 @@ void run_neighbor_dot(const NodeSignature& node, const KernelContext& context) {
                             .out = static_cast<float*>(context.outputs[0]) + b * form.edges * heads};
     split_rows(context.team, call.ptr, form.targets,
                [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(MultiplyEdges)(call, begin, end); });
-    clear_tail(call.out, call.ptr, form.targets, form.edges, heads);
+    clear_tail(context.team, call.out, call.ptr, form.targets, form.edges, heads);
   }
 }
 
@@ -556,7 +561,7 @@ void run_halo_dot(const NodeSignature& node, const KernelContext& context) {
                             .out = static_cast<float*>(context.outputs[0]) + k * form.edges * heads};
     split_rows(context.team, call.ptr, form.rows,
                [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(MultiplyEdges)(call, begin, end); });
-    clear_tail(call.out, call.ptr, form.rows, form.edges, heads);
+    clear_tail(context.team, call.out, call.ptr, form.rows, form.edges, heads);
   }
 }
 

@@ -3,8 +3,10 @@
 // Loops over the edges of graphs, for the dispatch of instruction sets. Inside kernel/cpu/ only.
 
 #include <cstdint>
+#include <functional>
 
 #include "ramet/base/house.h"
+#include "ramet/base/thread_team.h"
 
 namespace ramet::kernel::cpu {
 
@@ -40,5 +42,19 @@ struct EdgeSoftmax {
   const int32_t* ptr = nullptr;
   float* out = nullptr;
 };
+
+/// Operands of heads over the edges of rows (ops/segment_heads.h), of one sample; null where an op has none such.
+struct EdgeHeads {
+  int64_t heads = 0, width = 0;
+  int64_t head_stride = 0;  ///< floats from the rows of a head to those of the next
+  const int32_t* ptr = nullptr;
+  const float *rows = nullptr, *edges = nullptr, *weight = nullptr;
+  float* out = nullptr;
+};
+
+/// Calls `body(begin, end)` for runs of rows that have about equal numbers of edges and rows, one a thread.
+void split_rows(ThreadTeam& team, const int32_t* ptr, int64_t rows, const std::function<void(int64_t, int64_t)>& body);
+/// Zeros at the places behind the last edge, threads sharing them.
+void clear_tail(ThreadTeam& team, float* out, const int32_t* ptr, int64_t rows, int64_t edges, int64_t width);
 
 }  // namespace ramet::kernel::cpu

@@ -17,6 +17,7 @@ void add_reference_matmul(Backend& backend);
 void add_reference_sparse(Backend& backend);
 void add_reference_sparse_evolve(Backend& backend);
 void add_reference_neighbors(Backend& backend);
+void add_reference_segment_heads(Backend& backend);
 void add_reference_radial(Backend& backend);
 void add_reference_pairs(Backend& backend);
 void add_reference_paths(Backend& backend);
@@ -74,6 +75,7 @@ void add_reference_kernels(Backend& backend) {
   add_reference_sparse(backend);
   add_reference_sparse_evolve(backend);
   add_reference_neighbors(backend);
+  add_reference_segment_heads(backend);
   add_reference_radial(backend);
   add_reference_pairs(backend);
   add_reference_paths(backend);

@@ -1,0 +1,230 @@
+// Heads over the edges of rows (ops/segment_heads.h). Features lie along vectors; sums over edges and heads follow one
+// another, and products sum in 16 strided lanes. So neither the width of vectors nor threads change a bit.
+
+#include "ramet/ops/segment_heads.h"
+
+#include <algorithm>
+
+#include "ramet/kernel/cpu/cpu_features.h"
+#include "ramet/kernel/cpu/families.h"
+#include "ramet/kernel/cpu/neighbors.h"
+#include "ramet/kernel/cpu/targets.h"
+#include "ramet/kernel/cpu/unroll.h"
+#include "ramet/ops/neighbors.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ramet/kernel/cpu/segment_heads.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "ramet/kernel/cpu/product_folds-inl.h"
+#include "ramet/kernel/cpu/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ramet::kernel {
+namespace HWY_NAMESPACE {
+namespace {
+
+using cpu::EdgeHeads;
+
+constexpr int kMostVectors = 8;  // of features of one pass
+
+template <bool kWhole>
+void dot_edges(const EdgeHeads& call, int64_t begin, int64_t end) {
+  const Df d;
+  const auto last = hn::FirstN(d, static_cast<size_t>(call.width % kLanes));
+  HWY_ALIGN float lanes[kLanes * kLanes] = {};  // of products that are not folded yet
+  int held = 0;
+  float* out = call.out + call.ptr[begin] * call.heads;
+  for (int64_t row = begin, e = call.ptr[begin]; row < end; ++row)
+    for (const int64_t row_end = call.ptr[row + 1]; e < row_end; ++e)
+      for (int64_t head = 0; head < call.heads; ++head) {
+        const float* const of_row = call.rows + head * call.head_stride + row * call.width;
+        hn::Store(product_lanes<kWhole>(of_row, call.edges + e * call.width, call.width, last), d,
+                  lanes + place_of_product(held) * kLanes);
+        if (++held < kLanes) continue;
+        hn::StoreU(fold_products(lanes), d, out);
+        out += kLanes;
+        held = 0;
+      }
+  if (held > 0) store_part(fold_products(lanes), out, held);
+}
+
+/// sums += weight * the vectors at x, the last one with `count` floats of all.
+template <int kCount>
+HWY_INLINE void add_weighted(const float* x, float weight, hn::Mask<Df> last, Vf (&sums)[kCount]) {
+  const Df d;
+  const int64_t lanes = vector_lanes();
+  const Vf factor = hn::Set(d, weight);
+  RAMET_UNROLL
+  for (int v = 0; v < kCount; ++v) {
+    const Vf value = v + 1 < kCount ? hn::LoadU(d, x + v * lanes) : hn::MaskedLoad(last, d, x + v * lanes);
+    sums[v] = hn::MulAdd(factor, value, sums[v]);
+  }
+}
+
+/// Features [first, first + count), kCount vectors of them, of what rows [begin, end) combine.
+template <int kCount>
+void combine_features(const EdgeHeads& call, int64_t begin, int64_t end, int64_t first, int64_t count) {
+  const Df d;
+  const int64_t lanes = vector_lanes();
+  const auto last = hn::FirstN(d, static_cast<size_t>(count - (kCount - 1) * lanes));
+  for (int64_t row = begin; row < end; ++row)
+    for (int64_t head = 0; head < call.heads; ++head) {
+      Vf sums[kCount];
+      RAMET_UNROLL
+      for (int v = 0; v < kCount; ++v) sums[v] = hn::Zero(d);
+      for (int64_t e = call.ptr[row]; e < call.ptr[row + 1]; ++e)
+        add_weighted(call.edges + e * call.width + first, call.weight[e * call.heads + head], last, sums);
+      float* const out = call.out + head * call.head_stride + row * call.width + first;
+      RAMET_UNROLL
+      for (int v = 0; v + 1 < kCount; ++v) hn::StoreU(sums[v], d, out + v * lanes);
+      hn::BlendedStore(sums[kCount - 1], last, d, out + (kCount - 1) * lanes);
+    }
+}
+
+/// The same of what the edges of rows [begin, end) blend.
+template <int kCount>
+void blend_features(const EdgeHeads& call, int64_t begin, int64_t end, int64_t first, int64_t count) {
+  const Df d;
+  const int64_t lanes = vector_lanes();
+  const auto last = hn::FirstN(d, static_cast<size_t>(count - (kCount - 1) * lanes));
+  for (int64_t row = begin; row < end; ++row)
+    for (int64_t e = call.ptr[row]; e < call.ptr[row + 1]; ++e) {
+      Vf sums[kCount];
+      RAMET_UNROLL
+      for (int v = 0; v < kCount; ++v) sums[v] = hn::Zero(d);
+      for (int64_t head = 0; head < call.heads; ++head)
+        add_weighted(call.rows + head * call.head_stride + row * call.width + first, call.weight[e * call.heads + head],
+                     last, sums);
+      float* const out = call.out + e * call.width + first;
+      RAMET_UNROLL
+      for (int v = 0; v + 1 < kCount; ++v) hn::StoreU(sums[v], d, out + v * lanes);
+      hn::BlendedStore(sums[kCount - 1], last, d, out + (kCount - 1) * lanes);
+    }
+}
+
+using FeaturesLoop = void (*)(const EdgeHeads&, int64_t, int64_t, int64_t, int64_t);
+
+/// `loops` has a loop for each number of vectors.
+void each_features(const FeaturesLoop (&loops)[kMostVectors], const EdgeHeads& call, int64_t begin, int64_t end) {
+  const int64_t lanes = vector_lanes(), step = kMostVectors * lanes;
+  for (int64_t first = 0; first < call.width; first += step) {
+    const int64_t count = std::min(step, call.width - first);
+    loops[(count + lanes - 1) / lanes - 1](call, begin, end, first, count);
+  }
+}
+
+}  // namespace
+
+void DotHeads(const EdgeHeads& call, int64_t begin, int64_t end) {
+  const auto dot = call.width % kProductLanes == 0 ? dot_edges<true> : dot_edges<false>;
+  dot(call, begin, end);
+}
+
+void CombineHeads(const EdgeHeads& call, int64_t begin, int64_t end) {
+  constexpr FeaturesLoop kLoops[kMostVectors] = {combine_features<1>, combine_features<2>, combine_features<3>,
+                                                 combine_features<4>, combine_features<5>, combine_features<6>,
+                                                 combine_features<7>, combine_features<8>};
+  each_features(kLoops, call, begin, end);
+}
+
+void BlendHeads(const EdgeHeads& call, int64_t begin, int64_t end) {
+  constexpr FeaturesLoop kLoops[kMostVectors] = {blend_features<1>, blend_features<2>, blend_features<3>,
+                                                 blend_features<4>, blend_features<5>, blend_features<6>,
+                                                 blend_features<7>, blend_features<8>};
+  each_features(kLoops, call, begin, end);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ramet::kernel
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ramet::kernel {
+HWY_EXPORT(DotHeads);
+HWY_EXPORT(CombineHeads);
+HWY_EXPORT(BlendHeads);
+
+namespace {
+
+using cpu::EdgeHeads;
+using ops::SegmentHeadsForm;
+
+const float* floats(const KernelContext& context, size_t input, int64_t sample, int64_t elements) {
+  return static_cast<const float*>(context.inputs[input]) + sample * elements;
+}
+float* result(const KernelContext& context, int64_t sample, int64_t elements) {
+  return static_cast<float*>(context.outputs[0]) + sample * elements;
+}
+
+/// Calls `run` for each sample, with the operands that all three ops have.
+template <typename Run>
+void each_sample(const NodeSignature& node, const SegmentHeadsForm& form, const KernelContext& context,
+                 const Run& run) {
+  const auto* const ptr = static_cast<const int32_t*>(context.inputs[2]);
+  ops::check_segments(node, ptr, form.batch, form.rows, form.edges);
+  for (int64_t b = 0; b < form.batch; ++b)
+    run(b, EdgeHeads{.heads = form.heads,
+                     .width = form.width,
+                     .head_stride = form.rows * form.width,
+                     .ptr = ptr + b * (form.rows + 1)});
+}
+
+int64_t row_elements(const SegmentHeadsForm& form) { return form.heads * form.rows * form.width; }
+
+void run_dot(const NodeSignature& node, const KernelContext& context) {
+  const SegmentHeadsForm form = ops::segment_dot_form(node);
+  each_sample(node, form, context, [&](int64_t b, EdgeHeads call) {
+    call.rows = floats(context, 0, b, row_elements(form));
+    call.edges = floats(context, 1, b, form.edges * form.width);
+    call.out = result(context, b, form.edges * form.heads);
+    cpu::split_rows(context.team, call.ptr, form.rows,
+                    [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(DotHeads)(call, begin, end); });
+    cpu::clear_tail(context.team, call.out, call.ptr, form.rows, form.edges, form.heads);
+  });
+}
+
+void run_combine(const NodeSignature& node, const KernelContext& context) {
+  const SegmentHeadsForm form = ops::segment_combine_form(node);
+  each_sample(node, form, context, [&](int64_t b, EdgeHeads call) {
+    call.edges = floats(context, 0, b, form.edges * form.width);
+    call.weight = floats(context, 1, b, form.edges * form.heads);
+    call.out = result(context, b, row_elements(form));
+    cpu::split_rows(context.team, call.ptr, form.rows,
+                    [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(CombineHeads)(call, begin, end); });
+  });
+}
+
+void run_blend(const NodeSignature& node, const KernelContext& context) {
+  const SegmentHeadsForm form = ops::segment_blend_form(node);
+  each_sample(node, form, context, [&](int64_t b, EdgeHeads call) {
+    call.rows = floats(context, 0, b, row_elements(form));
+    call.weight = floats(context, 1, b, form.edges * form.heads);
+    call.out = result(context, b, form.edges * form.width);
+    cpu::split_rows(context.team, call.ptr, form.rows,
+                    [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(BlendHeads)(call, begin, end); });
+    cpu::clear_tail(context.team, call.out, call.ptr, form.rows, form.edges, form.width);
+  });
+}
+
+void add(Backend& backend, const std::string& op, void (*run)(const NodeSignature&, const KernelContext&)) {
+  cpu::add_hwy(
+      backend, op,
+      [](const NodeSignature& node) { return node.inputs[0].dtype == DType::kF32 ? "" : "it computes f32"; },
+      [run](const NodeSignature& node, int) {
+        cpu_level();
+        return [node, run](const KernelContext& context) { run(node, context); };
+      });
+}
+
+}  // namespace
+
+void add_cpu_segment_heads(Backend& backend) {
+  add(backend, "segment_dot", run_dot);
+  add(backend, "segment_combine", run_combine);
+  add(backend, "segment_blend", run_blend);
+}
+
+}  // namespace ramet::kernel
+#endif  // HWY_ONCE
