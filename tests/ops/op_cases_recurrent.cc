@@ -104,6 +104,34 @@ void add_onnx_peers(std::vector<OpCase>& cases) {
                    .gradient_outputs = {0, 1, 2}});
 }
 
+/// GRU of one step with the weight of gate n alone: narrow, and wider than vectors.
+void add_only_n(std::vector<OpCase>& cases) {
+  for (const int64_t hidden : {3, 33}) {
+    const CaseInput x = f32({1, 4, 3 * hidden}, -2, 2), weight = f32({hidden, hidden}, -0.2, 0.2),
+                    state = f32({4, hidden}), bias = f32({hidden}), gates = f32({1, 4, 4 * hidden}, 0.1, 0.9),
+                    sequence = f32({1, 4, hidden});
+    const double tolerance = hidden > 16 ? 0 : 1e-3;
+    const std::string name = "only_n_" + std::to_string(hidden);
+    const auto add = [&](const std::string& op, const std::string& suffix, std::vector<CaseInput> inputs,
+                         const Attributes& more, std::vector<int> outputs) {
+      Attributes attributes = more;
+      attributes.set("only_n", true);
+      cases.push_back({.op = op,
+                       .name = name + suffix,
+                       .inputs = std::move(inputs),
+                       .attributes = attributes,
+                       .gradient_outputs = std::move(outputs),
+                       .gradient_tolerance = tolerance});
+    };
+    add("gru", "", {x, weight, state}, {}, {0, 1});
+    add("gru", "_biased_ragged", {x, weight, state, bias, lengths_of({1, 0, 1, 2})},
+        {{"biased", true}, {"ragged", true}}, {0, 1});
+    add("gru_grad", "", {weight, state, sequence, gates, sequence, state}, {}, {});
+    add("gru_grad", "_ragged", {weight, state, sequence, gates, sequence, state, lengths_of({1, 0, 1, 2})},
+        {{"ragged", true}, {"first_state", false}}, {});
+  }
+}
+
 /// A case drawn from numbers of a stream.
 class Draw {
  public:
@@ -219,6 +247,7 @@ class Draw {
 void add_recurrent_cases(std::vector<OpCase>& cases) {
   add_peers(cases);
   add_onnx_peers(cases);
+  add_only_n(cases);
   for (uint64_t index = 0; index < 48; ++index) Draw(index).add(cases);
 }
 

@@ -168,11 +168,34 @@ void expect_same_bits_with_blocked_weight(const std::string& op, std::vector<Hos
   EXPECT_NE(cpu_backend().entries(op).back().refuse(node), "") << "the reference cannot read a blocked weight";
 }
 
+/// A step whose input holds the products of two gates is that of all three gates' weights.
+TEST(RecurrentOps, AStepMayHaveTheProductsOfTwoGatesInItsInput) {
+  const int64_t h = 5;
+  Graph graph("step");
+  GraphBuilder build(graph);
+  const Tensor x = build.input("x", DType::kF32, {1, 4, 3 * h}),
+               weight = build.input("weight", DType::kF32, {3 * h, h}),
+               state = build.input("state", DType::kF32, {4, h}), bias = build.input("bias", DType::kF32, {h});
+  build.output("whole", gru_steps(x, weight, state, bias).output);
+  const Tensor product = pad(matmul(state, slice(weight, {0, 0}, {2 * h, h}), false, true), {0, 0}, {0, h});
+  build.output("only_n", gru_steps(add(x, reshape(product, {1, 4, 3 * h})), slice(weight, {2 * h, 0}, {3 * h, h}),
+                                   state, bias, {.only_n = true})
+                             .output);
+  const auto found = interpret(graph, cpu_backend(),
+                               {{"x", grid({1, 4, 3 * h}, 1)},
+                                {"weight", grid({3 * h, h}, 2)},
+                                {"state", grid({4, h}, 3)},
+                                {"bias", grid({h}, 4)}},
+                               2);
+  for (int64_t i = 0; i < found[0].elements(); ++i) EXPECT_NEAR(found[0].get(i), found[1].get(i), 1e-6);
+}
+
 TEST(RecurrentOps, ReadABlockedWeightWithTheSameBits) {
   const int64_t h = 40;
   const HostTensor state = grid({5, h}, 3), sequence = grid({3, 5, h}, 4);
   expect_same_bits_with_blocked_weight("lstm", {grid({3, 5, 4 * h}, 1), grid({4 * h, h}, 2), state, state}, 1, {});
   expect_same_bits_with_blocked_weight("gru", {grid({3, 5, 3 * h}, 1), grid({3 * h, h}, 2), state}, 1, {});
+  expect_same_bits_with_blocked_weight("gru", {grid({1, 5, 3 * h}, 1), grid({h, h}, 2), state}, 1, {{"only_n", true}});
   expect_same_bits_with_blocked_weight("rnn", {grid({3, 5, h}, 1), grid({h, h}, 2), state}, 1, {{"reverse", true}});
   expect_same_bits_with_blocked_weight(
       "lstm_grad",
@@ -211,6 +234,10 @@ TEST(RecurrentOps, RefuseWhatDoesNotFit) {
                           {.reset_after = false});
               }),
               HasSubstr("a bias of the product is for the reset after it"));
+  EXPECT_THAT(refusal([&](GraphBuilder& b) {
+                gru_steps(input(b, "x", {3, 2, 6}), input(b, "w", {2, 2}), input(b, "h", {2, 2}), {}, {.only_n = true});
+              }),
+              HasSubstr("the weight of n alone is for one step"));
   EXPECT_THAT(refusal([&](GraphBuilder& b) {
                 rnn(input(b, "x", {2, 3, 4}), {.input = input(b, "w", {2, 5}), .hidden = input(b, "u", {2, 2})});
               }),

@@ -188,7 +188,7 @@ class Recurrent {
         to_.node("EyeLike", {zeros}, {onnx_integer("dtype", form_.dtype == DType::kF32 ? 1 : 10)});
     Names operands = {operand(form_.x),
                       in_order(identity, width),
-                      in_order(operand(form_.weight), form_.state),
+                      in_order(weight(), form_.state),
                       bias(),
                       form_.lengths >= 0 ? operand(form_.lengths) : "",
                       first(form_.h0)};
@@ -270,6 +270,13 @@ class Recurrent {
     Names rows;
     for (const int64_t gate : order) rows.push_back(to_.slice(a, 0, gate * h, (gate + 1) * h));
     return to_.reshape(to_.node("Concat", rows, {onnx_integer("axis", 0)}), {1, form_.gate_width(), width});
+  }
+  /// With zeros for gates whose products x has.
+  std::string weight() {
+    const std::string& own = operand(form_.weight);
+    if (!form_.only_n) return own;
+    const std::string none = to_.expand(to_.number(form_.dtype, 0), {2 * form_.hidden, form_.state});
+    return to_.node("Concat", {none, own}, {onnx_integer("axis", 0)});
   }
   /// Of the product of gate n alone.
   std::string bias() {

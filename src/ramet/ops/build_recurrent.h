@@ -15,6 +15,7 @@ struct RecurrentOptions {
   Tensor lengths{};         ///< i32[B]: steps of each sample, 0 to T (larger counts as T); invalid: all have T
   bool reset_after = true;  ///< GRU: PyTorch's form; false is ONNX's linear_before_reset = 0
   bool relu = false;        ///< RNN: relu instead of tanh
+  bool only_n = false;      ///< gru_steps: `weight` is that of n alone, x holds the products of r and z (one step)
 };
 
 /// Weights of one layer in one direction, with PyTorch's shapes and order of gates.

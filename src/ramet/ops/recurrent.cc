@@ -78,14 +78,15 @@ void read_extents(const NodeSignature& node, RecurrentForm& form) {
   form.dtype = first.dtype;
   form.steps = first.shape[0];
   form.batch = first.shape[1];
-  if (weight.shape[0] % form.gates != 0)
+  const int64_t blocks = form.only_n ? 1 : form.gates;
+  if (weight.shape[0] % blocks != 0)
     refuse(node, "the rows of the weight are not whole gates", weight.text(),
-           "a multiple of " + std::to_string(form.gates) + " rows");
-  form.hidden = weight.shape[0] / form.gates;
+           "a multiple of " + std::to_string(blocks) + " rows");
+  form.hidden = weight.shape[0] / blocks;
   form.state = weight.shape[1];
   if (form.projection < 0 && form.state != form.hidden)
     refuse(node, "the weight does not fit the state", weight.text(),
-           Shape{form.gate_width(), form.hidden}.text() + ", or a projection");
+           Shape{form.weight_rows(), form.hidden}.text() + ", or a projection");
 }
 
 void check_types(const NodeSignature& node, const RecurrentForm& form) {
@@ -94,7 +95,7 @@ void check_types(const NodeSignature& node, const RecurrentForm& form) {
   };
   const Shape state{form.batch, form.state}, cell{form.batch, form.hidden};
   check(form.x, "x", form.dtype, form.sequence(form.gate_width()));
-  if (form.blocked.empty()) check(form.weight, "weight", form.dtype, Shape{form.gate_width(), form.state});
+  if (form.blocked.empty()) check(form.weight, "weight", form.dtype, Shape{form.weight_rows(), form.state});
   check(form.h0, "h0", form.dtype, state);
   check(form.c0, "c0", DType::kF32, cell);
   check(form.y, "y", form.dtype, form.sequence(form.state));
@@ -120,6 +121,7 @@ RecurrentForm recurrent_form(const NodeSignature& node) {
   form.reverse = node.attributes.get_bool_or("reverse", false);
   form.reset_after = node.attributes.get_bool_or("reset_after", true);
   form.first_state = node.attributes.get_bool_or("first_state", true);
+  form.only_n = form.gru() && node.attributes.get_bool_or("only_n", false);
   form.gates = form.lstm() ? 4 : form.gru() ? 3 : 1;
   form.kept = form.lstm() ? 4 : form.gru() ? (form.reset_after ? 4 : 3) : 0;
   number_inputs(node, form);
@@ -128,6 +130,9 @@ RecurrentForm recurrent_form(const NodeSignature& node) {
            "Without reset_after, add the bias to x: the sum is the same");
   read_extents(node, form);
   check_types(node, form);
+  if (form.only_n && (form.steps > 1 || !form.reset_after))
+    refuse(node, "the weight of n alone is for one step with the reset after the product",
+           std::to_string(form.steps) + " steps");
   return form;
 }
 
@@ -168,7 +173,7 @@ std::vector<TensorType> recurrent_outputs(const RecurrentForm& form) {
   types.push_back(states);
   if (form.peepholes >= 0) types.push_back(cells);
   if (form.projection >= 0) types.insert(types.end(), {states, units});
-  if (form.gru()) types.push_back(form.reset_after ? x : units);
+  if (form.gru()) types.push_back(form.reset_after && !form.only_n ? x : units);
   return types;
 }
 
@@ -217,7 +222,7 @@ std::vector<MatrixProduct> recurrent_products(const NodeSignature& node) {
     add(h, 2 * h, states);
     add(h, h, form.steps);
   } else {
-    add(form.state, form.gate_width(), states);
+    add(form.state, form.weight_rows(), states);
   }
   if (form.projection >= 0) add(h, form.state, form.steps);
   return products;
@@ -317,7 +322,10 @@ std::vector<Tensor> recurrent_gradient(GradientContext& context) {
     else
       give(form.weight, weight_gradient(at.recurrent >= 0 ? result(at.recurrent) : dx, previous));
   }
-  if (needed(form.bias)) give(form.bias, column_sum(gate_blocks(form, result(at.recurrent), 2, 3)));
+  if (needed(form.bias)) {
+    const Tensor recurrent = result(at.recurrent);
+    give(form.bias, column_sum(form.only_n ? recurrent : gate_blocks(form, recurrent, 2, 3)));
+  }
   if (needed(form.peepholes))
     give(form.peepholes,
          peephole_gradient(form, dx, result(at.previous_cells), context.outputs[static_cast<size_t>(out.cells)]));
@@ -334,6 +342,8 @@ const AttributeSpec kPeepholes{"peepholes", Kind::kBool, false, "an input f32[3,
 const AttributeSpec kProjected{"projected", Kind::kBool, false, "an input [R,H] makes the state of o tanh(c) (false)"};
 const AttributeSpec kResetAfter{"reset_after", Kind::kBool, false, "r multiplies the product, not the state (true)"};
 const AttributeSpec kBiased{"biased", Kind::kBool, false, "an input f32[H] is added to the product of n (false)"};
+const AttributeSpec kOnlyN{"only_n", Kind::kBool, false,
+                           "of one step: the weight [H,H] is that of n; x has the products of r and z (false)"};
 const AttributeSpec kFirstState{"first_state", Kind::kBool, false, "dh0 is an output (true)"};
 const AttributeSpec kActivation{"activation", Kind::kString, false, "tanh or relu (tanh)"};
 
@@ -398,19 +408,19 @@ void register_recurrent_ops(OpRegistry& registry) {
                       .attributes = {kReverse, kRagged, kPeepholes, kProjected},
                       .full = {3, 4, 5},
                       .grad_full = {2, 5, 8, 9, 10}});
-  add_pair(registry,
-           {.name = "gru",
-            .doc = "(x [T,B,3H], weight [3H,H], h0 [B,H], bias f32[H], lengths i32[B]) -> y [T,B,H], h [B,H], "
-                   "gates [T,B,4H] (3H without reset_after)",
-            .grad_doc = "(weight, h0, y, gates, dy, dh, lengths) -> dx [T,B,3H], dh0, previous [T,B,H], "
-                        "recurrent [T,B,3H] (without reset_after: reset [T,B,H])",
-            .least = 3,
-            .most = 5,
-            .grad_least = 6,
-            .grad_most = 7,
-            .attributes = {kReverse, kRagged, kResetAfter, kBiased},
-            .full = {3},
-            .grad_full = {}});
+  add_pair(registry, {.name = "gru",
+                      .doc = "(x [T,B,3H], weight [3H,H] ([H,H] with only_n), h0 [B,H], bias f32[H], lengths i32[B]) "
+                             "-> y [T,B,H], h [B,H], "
+                             "gates [T,B,4H] (3H without reset_after)",
+                      .grad_doc = "(weight, h0, y, gates, dy, dh, lengths) -> dx [T,B,3H], dh0, previous [T,B,H], "
+                                  "recurrent [T,B,3H] ([T,B,H] with only_n; without reset_after: reset [T,B,H])",
+                      .least = 3,
+                      .most = 5,
+                      .grad_least = 6,
+                      .grad_most = 7,
+                      .attributes = {kReverse, kRagged, kResetAfter, kBiased, kOnlyN},
+                      .full = {3},
+                      .grad_full = {}});
   add_pair(registry, {.name = "rnn",
                       .doc = "(x [T,B,H], weight [H,H], h0 [B,H], lengths i32[B]) -> y [T,B,H], h [B,H]",
                       .grad_doc = "(weight, h0, y, dy, dh, lengths) -> dx [T,B,H], dh0, previous [T,B,H]",
@@ -453,6 +463,7 @@ Recurrent lstm_steps(Tensor x, Tensor weight, Tensor hidden, Tensor cell, Tensor
 Recurrent gru_steps(Tensor x, Tensor weight, Tensor hidden, Tensor bias, const RecurrentOptions& options) {
   Attributes attributes = direction(options);
   if (!options.reset_after) attributes.set("reset_after", false);
+  if (options.only_n) attributes.set("only_n", true);
   std::vector<Tensor> inputs{x, weight, hidden};
   append(inputs, attributes, bias, "biased");
   append(inputs, attributes, options.lengths, "ragged");

@@ -18,7 +18,9 @@ namespace ramet::ops {
 ///         o = s(x_o + W_o h + p_o c'), m = o tanh(c'), h' = m, or P m with a projection P (Sak et al., arXiv
 ///         1402.1128)
 ///   gru   r = s(x_r + W_r h), z = s(x_z + W_z h), h' = (1 - z) n + z h; with the reset after the product
-///         n = tanh(x_n + r (W_n h + b)), before it n = tanh(x_n + W_n (r h))
+///         n = tanh(x_n + r (W_n h + b)), before it n = tanh(x_n + W_n (r h)); with `only_n`, of one step and the reset
+///         after the product, x_r and x_z hold W_r h and W_z h already and `weight` is W_n alone: where h is among what
+///         x is made of, one product then makes both parts
 ///   rnn   h' = f(x + W h), f = tanh or relu
 ///
 /// Sums of products are f32. The state h is of the type of x and rounded to it at every step; c is f32; the projection
@@ -31,6 +33,7 @@ struct RecurrentForm {
   bool reverse = false;     ///< steps are taken from the last to the first
   bool reset_after = true;  ///< gru: r multiplies the product with W_n, not h
   bool first_state = true;  ///< a backward pass gives the gradient of h0
+  bool only_n = false;      ///< gru: the weight is that of n alone
   int64_t steps = 0, batch = 0, hidden = 0, state = 0, gates = 0;
   /// Blocks of H in a row of the gates that the forward pass keeps: lstm 4 (all gates), gru 3, or 4 with the reset
   /// after the product (r, z, n, W_n h + b), rnn 0.
@@ -46,6 +49,8 @@ struct RecurrentForm {
   bool lstm() const { return cell == Cell::kLstm; }
   bool gru() const { return cell == Cell::kGru; }
   int64_t gate_width() const { return gates * hidden; }
+  /// Rows of the weight.
+  int64_t weight_rows() const { return only_n ? hidden : gate_width(); }
   Shape sequence(int64_t width) const { return Shape{steps, batch, width}; }
 
   /// Outputs of a forward pass: y [T,B,R], the last h [B,R], then lstm: the last c f32[B,H], gates [T,B,4H], cells
@@ -57,7 +62,7 @@ struct RecurrentForm {
   /// Outputs of a backward pass, -1 where absent: gradients of x and of the first states (h0 with first_state);
   /// `previous` [T,B,R], the h that each step read; with peepholes `previous_cells` f32[T,B,H]; with a projection
   /// `dstate` [T,B,R], the gradient of each h, and `unprojected` [T,B,H], each m; gru with the reset after the product:
-  /// `recurrent` [T,B,3H], the gradient of W h + b; before it: `reset` [T,B,H], each r h.
+  /// `recurrent` [T,B,3H] ([T,B,H] with only_n), the gradient of W h + b; before it: `reset` [T,B,H], each r h.
   struct Backward {
     int dx = 0, dh0 = -1, dc0 = -1, previous = -1, previous_cells = -1, dstate = -1, unprojected = -1, recurrent = -1,
         reset = -1;

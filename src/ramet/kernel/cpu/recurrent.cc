@@ -83,7 +83,7 @@ class RecurrentPlan {
   /// The blocked layout of the weight that the kernel reads without further work, if the weight is one product's.
   std::optional<BlockedMatrix> weight_blocking() const {
     if (form_.gradient && !form_.first_state && form_.steps == 1) return {};  // it reads none
-    if (first_.first_row != 0 || first_.blocked.k * first_.blocked.n != form_.gate_width() * form_.state) return {};
+    if (first_.first_row != 0 || first_.blocked.k * first_.blocked.n != form_.weight_rows() * form_.state) return {};
     return first_.blocked;
   }
   virtual void run(const KernelContext& context) const = 0;
@@ -208,12 +208,12 @@ class ForwardPlan : public RecurrentPlan {
   bool make_products(std::string* why) override {
     const int64_t h = form_.hidden;
     const bool before = form_.gru() && !form_.reset_after;
-    if (!make(first_, form_.weight, 0, (before ? 2 : form_.gates) * h, form_.state, true, DType::kF32, why))
+    if (!make(first_, form_.weight, 0, before ? 2 * h : form_.weight_rows(), form_.state, true, DType::kF32, why))
       return false;
     if (before && !make(second_, form_.weight, 2 * h, h, form_.state, true, DType::kF32, why)) return false;
     if (form_.projection >= 0 && !make(second_, form_.projection, 0, form_.state, h, true, form_.dtype, why))
       return false;
-    z_ = scratch_.take(form_.batch * form_.gate_width() * 4);
+    z_ = scratch_.take(form_.batch * form_.weight_rows() * 4);
     if (before) inner_ = scratch_.take(form_.batch * h * 4);
     if (before || form_.projection >= 0) operand_ = scratch_.take(offset(form_.batch, h));
     if (form_.projection >= 0) projected_ = scratch_.take(offset(form_.batch, form_.state));
@@ -230,7 +230,7 @@ class ForwardPlan : public RecurrentPlan {
     if (form_.bias >= 0) row.bias = at.floats(form_.bias);
     if (form_.peepholes >= 0) row.peepholes = at.floats(form_.peepholes);
     const bool before = form_.gru() && !form_.reset_after;
-    row.z = at.scratch_floats(z_) + sample * (before ? 2 * h : form_.gate_width());
+    row.z = at.scratch_floats(z_) + sample * (before ? 2 * h : form_.weight_rows());
     if (before) row.inner = at.scratch_floats(inner_) + sample * h;
     if (operand_ >= 0) row.operand = at.scratch(operand_) + offset(sample, h);
     if (out.gates >= 0) row.gates = at.out(out.gates) + offset(all, form_.kept * h);
@@ -272,7 +272,7 @@ class ForwardPlan : public RecurrentPlan {
       case RecurrentForm::Cell::kTanh: gates(loops.tanh, step, at); break;
       case RecurrentForm::Cell::kRelu: gates(loops.relu, step, at); break;
       case RecurrentForm::Cell::kGru:
-        if (form_.reset_after) return gates(loops.gru, step, at);
+        if (form_.reset_after) return gates(form_.only_n ? loops.gru_only_n : loops.gru, step, at);
         gates(loops.gru_reset, step, at);
         multiply(second_, at.scratch(operand_), at.scratch(inner_), at);
         gates(loops.gru_candidate, step, at);
@@ -336,7 +336,7 @@ class BackwardPlan : public RecurrentPlan {
 
   bool make_products(std::string* why) override {
     const int64_t h = form_.hidden;
-    if (!make(first_, form_.weight, 0, (before() ? 2 : form_.gates) * h, form_.state, false, DType::kF32, why))
+    if (!make(first_, form_.weight, 0, before() ? 2 * h : form_.weight_rows(), form_.state, false, DType::kF32, why))
       return false;
     if (before() && !make(second_, form_.weight, 2 * h, h, form_.state, false, DType::kF32, why)) return false;
     if (form_.projection >= 0 && !make(second_, form_.projection, 0, form_.state, h, false, DType::kF32, why))
@@ -389,7 +389,7 @@ class BackwardPlan : public RecurrentPlan {
     if (inner_ >= 0) row.inner = at.scratch_floats(inner_) + sample * h;
     if (form_.projection >= 0) row.dm = row.inner;
     if (out.unprojected >= 0) row.extra = at.out(out.unprojected) + offset(all, h);
-    if (out.recurrent >= 0) row.extra = at.out(out.recurrent) + offset(all, form_.gate_width());
+    if (out.recurrent >= 0) row.extra = at.out(out.recurrent) + offset(all, form_.weight_rows());
     if (out.reset >= 0) row.extra = at.out(out.reset) + offset(all, h);
     return row;
   }
@@ -397,7 +397,7 @@ class BackwardPlan : public RecurrentPlan {
   void clear_row(const RecurrentRow& row, int64_t sample, const Operands& at) const {
     const int64_t h = form_.hidden;
     clear(static_cast<char*>(row.dx), offset(1, form_.gate_width()));
-    if (row.extra) clear(static_cast<char*>(row.extra), offset(1, form_.gru() && !before() ? form_.gate_width() : h));
+    if (row.extra) clear(static_cast<char*>(row.extra), offset(1, form_.gru() && !before() ? form_.weight_rows() : h));
     if (!before()) return;
     clear(at.scratch(dn_) + offset(sample, h), offset(1, h));
     clear(at.scratch(pair_) + offset(sample, 2 * h), offset(1, 2 * h));
@@ -438,8 +438,8 @@ class BackwardPlan : public RecurrentPlan {
       case RecurrentForm::Cell::kRelu: gates(loops.relu_grad, step, at); break;
       case RecurrentForm::Cell::kGru:
         if (form_.reset_after) {
-          gates(loops.gru_grad, step, at);
-          operand = at.out(out.recurrent) + offset(row(step, 0), form_.gate_width());
+          gates(form_.only_n ? loops.gru_only_n_grad : loops.gru_grad, step, at);
+          operand = at.out(out.recurrent) + offset(row(step, 0), form_.weight_rows());
         } else {
           gates(loops.gru_candidate_grad, step, at, dn_, form_.hidden);
           multiply(second_, at.scratch(dn_), at.scratch(inner_), at);

@@ -111,12 +111,16 @@ struct Loops {
   /// h' = n + z (h - n).
   static HWY_INLINE Vf mixed(Vf update, Vf n, Vf before) { return hn::MulAdd(update, hn::Sub(before, n), n); }
 
+  /// kOnlyN: z is the product of n alone.
+  template <bool kOnlyN>
   static void gru(const RecurrentRow& row, int64_t begin, int64_t end) {
     const Df d;
     const int64_t h = row.hidden;
     for_units(begin, end, [&](int64_t i, int64_t count) HWY_ATTR {
-      const Vf reset = Sigmoid(d, sum(row, 0, i, count)), update = Sigmoid(d, sum(row, 1, i, count));
-      Vf inner = load_part(row.z + 2 * h + i, count);
+      const auto gate = [&](int64_t which)
+                            HWY_ATTR { return kOnlyN ? load(row.x, which * h + i, count) : sum(row, which, i, count); };
+      const Vf reset = Sigmoid(d, gate(0)), update = Sigmoid(d, gate(1));
+      Vf inner = load_part(row.z + (kOnlyN ? 0 : 2 * h) + i, count);
       if (row.bias) inner = hn::Add(inner, load_part(row.bias + i, count));
       const Vf n = Tanh(d, hn::MulAdd(reset, inner, load(row.x, 2 * h + i, count)));
       store(reset, row.gates, i, count);
@@ -149,6 +153,7 @@ struct Loops {
     });
   }
 
+  template <bool kOnlyN>
   static void gru_grad(const RecurrentRow& row, int64_t begin, int64_t end) {
     const int64_t h = row.hidden;
     const Vf one = hn::Set(Df(), 1.0f);
@@ -159,12 +164,14 @@ struct Loops {
       const Vf d_update = hn::Mul(hn::Mul(dh, hn::Sub(load(row.h, i, count), n)), sigmoid_slope(update));
       const Vf d_n = hn::Mul(hn::Mul(dh, hn::Sub(one, update)), tanh_slope(n));
       const Vf d_reset = hn::Mul(hn::Mul(d_n, inner), sigmoid_slope(reset));
-      for (void* to : {row.dx, row.extra}) {
-        store(d_reset, to, i, count);
-        store(d_update, to, h + i, count);
-      }
+      store(d_reset, row.dx, i, count);
+      store(d_update, row.dx, h + i, count);
       store(d_n, row.dx, 2 * h + i, count);
-      store(hn::Mul(d_n, reset), row.extra, 2 * h + i, count);
+      if (!kOnlyN) {
+        store(d_reset, row.extra, i, count);
+        store(d_update, row.extra, h + i, count);
+      }
+      store(hn::Mul(d_n, reset), row.extra, (kOnlyN ? 0 : 2 * h) + i, count);
       store_part(hn::Mul(dh, update), row.direct + i, count);
     });
   }
@@ -244,13 +251,15 @@ struct Loops {
   }
 
   static constexpr RecurrentLoops kTable{lstm,
-                                         gru,
+                                         gru<false>,
+                                         gru<true>,
                                          gru_reset,
                                          gru_candidate,
                                          rnn<false>,
                                          rnn<true>,
                                          lstm_grad,
-                                         gru_grad,
+                                         gru_grad<false>,
+                                         gru_grad<true>,
                                          gru_candidate_grad,
                                          gru_reset_grad,
                                          rnn_grad<false>,

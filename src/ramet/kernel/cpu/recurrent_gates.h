@@ -34,8 +34,8 @@ struct RecurrentRow {
 /// Each works on units [begin, end) of the row.
 struct RecurrentLoops {
   using Loop = void (*)(const RecurrentRow&, int64_t begin, int64_t end);
-  Loop lstm, gru, gru_reset, gru_candidate, tanh, relu;
-  Loop lstm_grad, gru_grad, gru_candidate_grad, gru_reset_grad, tanh_grad, relu_grad;
+  Loop lstm, gru, gru_only_n, gru_reset, gru_candidate, tanh, relu;
+  Loop lstm_grad, gru_grad, gru_only_n_grad, gru_candidate_grad, gru_reset_grad, tanh_grad, relu_grad;
   Loop state_grad;  ///< the gradient of a projected state, rounded, to `extra`
   Loop carry;       ///< a step that the sample does not have: direct += z
   Loop widen;       ///< direct = dy

@@ -19,7 +19,7 @@ class Sample {
  public:
   Sample(const ReferenceOperands& operands, const RecurrentForm& form, int64_t sample)
       : operands_(operands), form_(form), sample_(sample), units_(static_cast<size_t>(form.hidden)) {
-    weight_ = matrix(form.weight, form.gate_width(), form.state, form.dtype);
+    weight_ = matrix(form.weight, form.weight_rows(), form.state, form.dtype);
     if (form.projection >= 0) projection_ = matrix(form.projection, form.state, form.hidden, form.dtype);
     if (form.peepholes >= 0) peepholes_ = matrix(form.peepholes, 3, form.hidden, DType::kF32);
     bias_ = form.bias >= 0 ? matrix(form.bias, 1, form.hidden, DType::kF32)[0] : Row(units_);
@@ -142,7 +142,8 @@ class ForwardSample : public Sample {
   }
 
   Row gru(const Row& x, const Row& h) {
-    const Row z = product(weight_, 0, (form_.reset_after ? 3 : 2) * units_, h);
+    Row z = product(weight_, 0, form_.only_n ? units_ : (form_.reset_after ? 3 : 2) * units_, h);
+    if (form_.only_n) z.insert(z.begin(), 2 * units_, 0);
     Row r(units_), reset(units_), next(units_);
     for (size_t u = 0; u < units_; ++u) {
       r[u] = sigmoid(x[u] + z[u]);
@@ -270,6 +271,7 @@ class BackwardSample : public Sample {
       recurrent[2 * units_ + u] = rounded(dx_[2 * units_ + u] * r);
     }
     round_dx();
+    if (form_.only_n) recurrent.erase(recurrent.begin(), recurrent.begin() + static_cast<std::ptrdiff_t>(2 * units_));
     if (form_.reset_after) {
       add_transposed(weight_, 0, recurrent, dh);
       return put(out.recurrent, step, recurrent);
