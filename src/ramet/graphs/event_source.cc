@@ -21,8 +21,6 @@ enum Tensor : size_t {
   kBySource,
   kSourcePtr,
   kEdgeTime,
-  kEdgeTarget,
-  kEdgePtr,
   kEventSource,
   kEventTarget,
   kEventNegative,
@@ -64,6 +62,14 @@ struct EventSource::Contents {
     if (at >= 0) return;
     at = static_cast<int32_t>(nodes.size());
     nodes.push_back(node);
+  }
+  /// Puts those of the nodes from `first` on that `is_first` says before the others: rows of nodes without a message
+  /// are zero, and products leave out such rows where they lie together.
+  template <typename IsFirst>
+  void put_first(int64_t first, const IsFirst& is_first) {
+    std::stable_partition(nodes.begin() + first, nodes.end(), is_first);
+    for (int64_t at = first; at < std::ssize(nodes); ++at)
+      place[static_cast<size_t>(nodes[static_cast<size_t>(at)])] = static_cast<int32_t>(at);
   }
 };
 
@@ -155,14 +161,17 @@ EventSource::Contents EventSource::contents(int64_t index) const {
   found.events = events_of(index);
   found.negatives = negatives_of(index);
   found.place.assign(static_cast<size_t>(graph_->nodes()), -1);
+  const std::lock_guard lock(counting_);
+  count_before(found.events.begin);
+  const auto has_history = [&](int32_t node) { return counts_[static_cast<size_t>(node)] > 0; };
   for (int64_t e = found.events.begin; e < found.events.end; ++e)
     found.add(graph_->source(e)), found.add(graph_->target(e));
   found.members = std::ssize(found.nodes);
+  found.put_first(0, has_history);
   for (const int32_t node : found.negatives) found.add(node);
   found.others = std::ssize(found.nodes) - found.members;
+  found.put_first(found.members, has_history);
   found.ptr = {0};
-  const std::lock_guard lock(counting_);
-  count_before(found.events.begin);
   const auto add_history = [&](int64_t place) {
     const int32_t node = found.nodes[static_cast<size_t>(place)];
     found.history.push_back(graph_->first(node, counts_[static_cast<size_t>(node)]));
@@ -222,8 +231,6 @@ Signature EventSource::signature(int64_t count) const {
   add("by_source", DType::kI32, {edges});
   add("source_ptr", DType::kI32, {nodes + 1});
   add("edge_time", DType::kF32, {edges});
-  add("edge_target", DType::kI32, {edges});
-  add("edge_ptr", DType::kI32, {edges + 1});
   for (const char* const name : {"event_source", "event_target", "event_negative"})
     add(name, DType::kI32, {options_.batch});
   add("real", DType::kU8, {options_.batch});
@@ -320,11 +327,7 @@ class EventSource::Writer {
   void write_targets(const int32_t* source, const int32_t* source_ptr) {
     const int64_t targets = room_.targets();
     int32_t *ptr = cleared<int32_t>(kPtr, targets + 1), *target_of = cleared<int32_t>(kTargetOf, room_.edges),
-            *by_source = cleared<int32_t>(kBySource, room_.edges),
-            *edge_target = cleared<int32_t>(kEdgeTarget, room_.edges),
-            *edge_ptr = cleared<int32_t>(kEdgePtr, room_.edges + 1);
-    const auto edges = std::ssize(found_.edge_source);
-    for (int64_t e = 0; e <= room_.edges; ++e) edge_ptr[e] = static_cast<int32_t>(std::min(e, edges));
+            *by_source = cleared<int32_t>(kBySource, room_.edges);
     std::vector<int32_t> next(source_ptr, source_ptr + room_.nodes());
     for (int64_t t = 0; t < targets; ++t) {
       const bool member = t < room_.members;
@@ -334,7 +337,7 @@ class EventSource::Writer {
       for (int32_t e = ptr[t]; e < ptr[t + 1]; ++e) {
         const int32_t slot = next[static_cast<size_t>(source[e])]++;
         by_source[slot] = e;
-        target_of[slot] = edge_target[e] = static_cast<int32_t>(t);
+        target_of[slot] = static_cast<int32_t>(t);
       }
     }
   }

@@ -99,7 +99,8 @@ struct EventOptions {
 };
 
 /// Places of a sample for nodes: first those of its events, then those that are wrong destinations alone, then those
-/// that are neighbours alone. And for edges from neighbours.
+/// that are neighbours alone; of the first two, nodes that have an earlier event come first. And for edges from
+/// neighbours.
 struct EventRoom {
   int64_t members = 1, others = 1, neighbors = 1, edges = 1;
   int64_t targets() const { return members + others; }
@@ -124,9 +125,6 @@ enum class EventUse : uint8_t { kTrain, kEvaluate };
 ///   [B, N + 1]: edges from the others of a node's last events to it, in order of time (ops/neighbors.h);
 /// - "edge_time" f32 [B, E], "edge_message" f32 [B, E, M]: the event, and how long before the other's last event it
 /// was;
-/// - "edge_target" i32 [B, E], "edge_ptr" i32 [B, E + 1]: the same edges as if each came from a node of its own, so
-/// that
-///   rows of edges can be summed as rows of neighbours are: the node that it ends in, and one edge for each row;
 /// - "event_source", "event_target", "event_negative" i32 [B, P]: places of nodes; "real" u8 [B, P]: 1 for an event;
 /// - to evaluate, "continued" and "partner_continued" u8 [B, N]: whether a node's last event is one to evaluate.
 ///

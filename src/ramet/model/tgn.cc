@@ -58,11 +58,10 @@ class Tgn {
   Tensor flags(const std::string& name) { return flags_of(input(name, DType::kU8, {task_.room.nodes()})); }
   /// 1 or 0 for each row: [1, n, 1] of [1, n].
   Tensor flags_of(Tensor holds) { return reshape(cast(holds, DType::kF32), {1, holds.dim(1), 1}); }
-  /// x W^T + b, or without b.
+  /// x W^T + b.
   Tensor dense(Tensor x, const std::string& name, int64_t out, const LogicalAxis& out_axis = {},
-               const LogicalAxis& in_axis = {}, bool biased = true) {
+               const LogicalAxis& in_axis = {}) {
     const Tensor weight = model_.matrix(name + ".weight", {out, x.dim(-1)}, {out_axis, in_axis}, of_linear(x.dim(-1)));
-    if (!biased) return matmul(x, weight, false, true);
     return linear(x, weight, model_.vector(name + ".bias", out, out_axis, 0));
   }
   Tensor memory(const std::string& name, StateKind kind) {
@@ -77,8 +76,9 @@ class Tgn {
     const double deviation = of_linear(1);
     const Tensor factor = model_.matrix("memory.time_enc.lin.weight", {config_.time, 1}, {{}, {}}, deviation);
     const Tensor shift = model_.matrix("memory.time_enc.lin.bias", {config_.time}, {{}}, deviation);
-    const Tensor angles = multiply(reshape(times, {1, n, 1}), reshape(factor, {1, 1, config_.time}));
-    return map_unary("cos", add(angles, shift));
+    // Matrices, whose sums over rows maps make by themselves.
+    const Tensor angles = multiply(reshape(times, {n, 1}), reshape(factor, {1, config_.time}));
+    return reshape(map_unary("cos", add(angles, shift)), {1, n, config_.time});
   }
 
   /// Rows of the memory: of an evaluation, those that it has written itself where there are some.
@@ -108,14 +108,17 @@ class Tgn {
     const double deviation = of_linear(size);
     const Tensor weight = model_.matrix("memory.gru.weight_ih", {gates, width + config_.time}, {{}, {}}, deviation);
     const Tensor hidden = model_.matrix("memory.gru.weight_hh", {gates, size}, {{}, {}}, deviation);
-    // The reset gate multiplies the hidden product's bias of the last gate; those of the others join the input's.
+    // The reset gate multiplies the hidden product of the last gate, and its bias. Hidden weights and biases of the
+    // other gates join those of the input, whose first features are the hidden state, too.
     const Tensor bias = model_.vector("memory.gru.bias_hh", gates, {}, 0);
     const Tensor outside = pad(slice_axis(bias, 0, 0, 2 * size), {0}, {size});
-    const Tensor of_given =
-        linear(given, slice_axis(weight, 1, 0, width), add(model_.vector("memory.gru.bias_ih", gates, {}, 0), outside));
+    const Tensor hidden_outside = pad(slice_axis(hidden, 0, 0, 2 * size), {0, 0}, {size, width - size});
+    const Tensor of_given = linear(given, add(slice_axis(weight, 1, 0, width), hidden_outside),
+                                   add(model_.vector("memory.gru.bias_ih", gates, {}, 0), outside));
     const Tensor of_time = matmul(time, slice_axis(weight, 1, width, width + config_.time), false, true);
     // The one step of a recurrent layer: its first dimension is time.
-    return gru_steps(add(of_given, of_time), hidden, reshape(own, {n, size}), slice_axis(bias, 0, 2 * size, gates))
+    return gru_steps(add(of_given, of_time), slice_axis(hidden, 0, 2 * size, gates), reshape(own, {n, size}),
+                     slice_axis(bias, 0, 2 * size, gates), {.only_n = true})
         .output;
   }
 
@@ -129,33 +132,39 @@ class Tgn {
                               .target = input("target_of", DType::kI32, {edges}),
                               .by_source = input("by_source", DType::kI32, {edges}),
                               .source_ptr = input("source_ptr", DType::kI32, {room.nodes() + 1})};
-    // Rows of edges, each as the one neighbour that it stands for.
-    const Tensor each = iota(build_, DType::kI32, {1, edges}, 1);
-    const NeighborLists of_edges{.source = each,
-                                 .ptr = lists.ptr,
-                                 .target = input("edge_target", DType::kI32, {edges}),
-                                 .by_source = each,
-                                 .source_ptr = input("edge_ptr", DType::kI32, {edges + 1})};
-    // Zeros in rows without an edge or a node: products leave them out.
-    const Tensor is_edge = less(each, slice_axis(lists.ptr, 1, room.targets(), room.targets() + 1));
-    Tensor of_events = multiply(encoded(input("edge_time", DType::kF32, {edges})), flags_of(is_edge));
+    Tensor of_events = encoded(input("edge_time", DType::kF32, {edges}));
     if (task_.message_width > 0)
       of_events = concat({of_events, input("edge_message", DType::kF32, {edges, task_.message_width})}, 2);
-    const Tensor targets = slice_axis(memories, 1, 0, room.targets());
-    const auto part = [&](Tensor x, const std::string& name, bool biased = true) {
-      return dense(x, "gnn.conv." + name, config_.embedding, kHeads, {}, biased);
+    const auto part = [&](Tensor x, const std::string& name) {
+      return dense(x, "gnn.conv." + name, config_.embedding, kHeads);
     };
+    // Zeros in rows without a node: products leave them out.
     const Tensor is_node = less(nodes_, full(build_, DType::kI32, {}, static_cast<double>(task_.nodes)));
     const Tensor sources = multiply(memories, flags_of(is_node));
-    const Tensor query = part(targets, "lin_query"), key = part(sources, "lin_key"), value = part(sources, "lin_value"),
-                 event = part(of_events, "lin_edge", false);
-    const Tensor logits = add(neighbor_dot(query, key, lists, heads), neighbor_dot(query, event, of_edges, heads));
+    const Tensor targets = slice_axis(sources, 1, 0, room.targets());
+    const Tensor query = part(targets, "lin_query"), key = part(sources, "lin_key"), value = part(sources, "lin_value");
+    // An event's part of a key and of a value is W x, of which q . (W x) = (W^T q) . x and sum w (W x) = W (sum w x)
+    // are all that counts: products of targets, of which there are fewer than of events.
+    const int64_t width = of_events.dim(2);
+    const Tensor weight =
+        reshape(model_.matrix("gnn.conv.lin_edge.weight", {config_.embedding, width}, {kHeads, {}}, of_linear(width)),
+                {heads, size, width});
+    const Tensor asked = matmul(by_head(query), weight);
+    const Tensor logits = add(neighbor_dot(query, key, lists, heads),
+                              segment_dot(reshape(asked, {1, heads, room.targets(), width}), of_events, lists.ptr));
     const Tensor weights =
         model_.drop(segment_softmax(scale(logits, 1 / std::sqrt(static_cast<double>(size))), lists.ptr),
                     config_.dropout, "gnn.conv.drop");
-    const Tensor sum = add(neighbor_sum(value, lists, weights), neighbor_sum(event, of_edges, weights));
+    const Tensor found = reshape(segment_combine(of_events, weights, lists.ptr), {heads, room.targets(), width});
+    const Tensor sum = add(neighbor_sum(value, lists, weights), joined(matmul(found, weight, false, true)));
     return add(sum, part(targets, "lin_skip"));
   }
+
+  /// [1, n, features] as [heads, n, features of a head], and back.
+  Tensor by_head(Tensor x) {
+    return transpose(reshape(x, {x.dim(1), config_.heads, x.dim(2) / config_.heads}), {1, 0, 2});
+  }
+  Tensor joined(Tensor x) { return reshape(transpose(x, {1, 0, 2}), {1, x.dim(1), x.dim(0) * x.dim(2)}); }
 
   /// Of each event of the sample, and of its negative: [1, batch].
   std::pair<Tensor, Tensor> scores(Tensor nodes) {
