@@ -19,6 +19,7 @@
 #include "ramet/program/order.h"
 #include "ramet/program/pass_log.h"
 #include "ramet/program/refuse.h"
+#include "ramet/program/relieve.h"
 #include "ramet/program/stage.h"
 #include "ramet/program/steps.h"
 #include "ramet/transform/attach_programs.h"
@@ -117,6 +118,15 @@ std::set<std::string> first_of(const std::vector<std::string>& names, int64_t co
   return {names.begin(), names.begin() + std::min<int64_t>(count, std::ssize(names))};
 }
 
+void relieve_peaks(const Stage& stage, const KernelChoices& kernels, std::vector<NodeOrder>& orders) {
+  for (size_t piece = 0; piece < orders.size(); ++piece) {
+    const auto kernel_of = [&](NodeId id) -> const KernelChoice& {
+      return kernels.choices[static_cast<size_t>(kernels.call_of_node[piece][static_cast<size_t>(id)])];
+    };
+    orders[piece] = relieve_peak(stage.pieces[piece].graph, std::move(orders[piece]), kernel_of);
+  }
+}
+
 /// From a stage that will not change any more to a program without addresses.
 Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions& options, PassLog& log) {
   stage.ahead = options.ahead;
@@ -132,13 +142,14 @@ Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions
 #ifdef RAMET_VERIFY
   for (const Piece& piece : stage.pieces) verify(piece.graph, "block");
 #endif
-  const auto orders = log.run("order", [&] {
+  std::vector<NodeOrder> orders = log.run("order", [&] {
     std::vector<NodeOrder> all;
     for (const Piece& piece : stage.pieces) all.push_back(find_order(piece.graph));
     return all;
   });
   const KernelChoices kernels =
       log.run("choose", [&] { return choose_kernels(stage.pieces, library, options.threads); });
+  log.run("relieve", [&] { return relieve_peaks(stage, kernels, orders), 0; });
   Executable exe = log.run("liveness", [&] {
     Timeline timeline = make_timeline(stage);
     Stays stays = find_stays(stage, timeline);

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <queue>
-#include <unordered_map>
 
-#include "ramet/layout/stage_update.h"
+#include "ramet/program/order_analysis.h"
 
 namespace ramet::program {
 namespace {
@@ -13,103 +12,10 @@ namespace {
 /// of gradients, losses).
 constexpr int64_t kTinyBytes = 4096;
 
-/// What the heuristics must know of a graph, in flat arrays.
-class Analysis {
- public:
-  explicit Analysis(const Graph& graph) : graph(graph), nodes(graph.nodes().size()) {
-    find_roots();
-    find_edges();
-  }
-
-  /// Bytes that a root takes of the transient memory.
-  int64_t bytes(ValueId root) const { return size_[static_cast<size_t>(root)]; }
-  ValueId root(ValueId value) const { return root_[static_cast<size_t>(value)]; }
-  bool is_view(NodeId id) const { return graph.node(id).op->is_view; }
-
-  const Graph& graph;
-  const size_t nodes;
-  std::vector<std::vector<ValueId>> reads;      // distinct roots that a node reads
-  std::vector<std::vector<NodeId>> successors;  // nodes that must follow
-  std::vector<int32_t> predecessors;            // how many distinct edges lead to a node
-  std::vector<std::vector<NodeId>> readers;     // nodes that read a root
-  std::vector<bool> kept;                       // roots that live to the end (results, states' next values)
-  std::vector<bool> external;                   // roots that are states: their bytes are always there
-
- private:
-  void find_roots() {
-    const size_t values = graph.values().size();
-    root_.resize(values);
-    size_.assign(values, 0);
-    kept.assign(values, false);
-    external.assign(values, false);
-    for (const GraphInput& input : graph.inputs()) {
-      const auto value = static_cast<size_t>(input.value);
-      root_[value] = input.value;
-      external[value] = input.role == InputRole::kState || input.role == InputRole::kBoundary;
-      if (!external[value]) size_[value] = graph.type(input.value).bytes();
-    }
-    for (const Node& node : graph.nodes())
-      for (ValueId output : node.outputs) {
-        const auto value = static_cast<size_t>(output);
-        root_[value] = node.op->is_view ? root_[static_cast<size_t>(node.inputs[0])] : output;
-        if (!node.op->is_view) size_[value] = graph.type(output).bytes();
-      }
-    for (const GraphOutput& output : graph.outputs()) {
-      const ValueId root = this->root(output.value);
-      kept[static_cast<size_t>(root)] = true;
-      if (output.role != OutputRole::kResult) size_[static_cast<size_t>(root)] = 0;
-    }
-  }
-
-  void find_edges() {
-    reads.resize(nodes);
-    successors.resize(nodes);
-    predecessors.assign(nodes, 0);
-    readers.resize(graph.values().size());
-    NodeId meeting = kNoNode;  // the last collective between stages
-    for (size_t id = 0; id < nodes; ++id) {
-      const Node& node = graph.node(static_cast<NodeId>(id));
-      for (ValueId input : node.inputs) {
-        add_edge(graph.value(input).producer, static_cast<NodeId>(id));
-        auto& roots = reads[id];
-        if (std::find(roots.begin(), roots.end(), root(input)) == roots.end()) roots.push_back(root(input));
-      }
-      for (ValueId read : reads[id]) readers[static_cast<size_t>(read)].push_back(static_cast<NodeId>(id));
-      // Stages meet in collectives in one order, that of their graphs.
-      if (!layout::meets_stages(*node.op, node.attributes)) continue;
-      add_edge(meeting, static_cast<NodeId>(id));
-      meeting = static_cast<NodeId>(id);
-    }
-    // Readers of a state before its writer, if the graph's own order has them so.
-    std::unordered_map<std::string, ValueId> old;
-    for (const GraphInput& input : graph.inputs())
-      if (input.role == InputRole::kState) old[graph.value(input.value).name] = input.value;
-    for (const GraphOutput& output : graph.outputs()) {
-      if (output.role != OutputRole::kState) continue;
-      const NodeId writer = graph.value(root(output.value)).producer;
-      const auto state = old.find(output.name);
-      if (writer == kNoNode || state == old.end()) continue;
-      for (NodeId reader : readers[static_cast<size_t>(state->second)])
-        if (reader < writer) add_edge(reader, writer);
-    }
-  }
-
-  void add_edge(NodeId from, NodeId to) {
-    if (from == kNoNode) return;
-    auto& after = successors[static_cast<size_t>(from)];
-    if (!after.empty() && after.back() == to) return;
-    after.push_back(to);
-    ++predecessors[static_cast<size_t>(to)];
-  }
-
-  std::vector<ValueId> root_;
-  std::vector<int64_t> size_;
-};
-
 /// An order in the making: nodes that have run, live values.
 class Trial {
  public:
-  explicit Trial(const Analysis& analysis)
+  explicit Trial(const OrderAnalysis& analysis)
       : analysis_(analysis),
         waiting_(analysis.predecessors),
         unread_(analysis.graph.values().size(), 0),
@@ -165,7 +71,7 @@ class Trial {
  private:
   bool dies(ValueId root) const { return !analysis_.kept[static_cast<size_t>(root)]; }
 
-  const Analysis& analysis_;
+  const OrderAnalysis& analysis_;
   std::vector<int32_t> waiting_, unread_;
   std::vector<bool> done_;
   std::vector<NodeId> order_;
@@ -180,13 +86,13 @@ NodeOrder finish(Trial& trial, std::string method) {
   return result;
 }
 
-NodeOrder in_order(const Analysis& analysis, const std::vector<NodeId>& order, const std::string& method) {
+NodeOrder in_order(const OrderAnalysis& analysis, const std::vector<NodeId>& order, const std::string& method) {
   Trial trial(analysis);
   for (NodeId id : order) trial.run(id);
   return finish(trial, method);
 }
 
-std::vector<NodeId> graph_order(const Analysis& analysis) {
+std::vector<NodeId> graph_order(const OrderAnalysis& analysis) {
   std::vector<NodeId> order(analysis.nodes);
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<NodeId>(i);
   return order;
@@ -194,7 +100,7 @@ std::vector<NodeId> graph_order(const Analysis& analysis) {
 
 /// Small values of small values, as the rates and corrections that updates need: they run first of all, so that nothing
 /// waits for them.
-void run_tiny_sources(const Analysis& analysis, Trial& trial) {
+void run_tiny_sources(const OrderAnalysis& analysis, Trial& trial) {
   for (size_t id = 0; id < analysis.nodes; ++id) {
     if (!trial.ready(static_cast<NodeId>(id))) continue;
     const Node& node = analysis.graph.node(static_cast<NodeId>(id));
@@ -205,7 +111,7 @@ void run_tiny_sources(const Analysis& analysis, Trial& trial) {
   }
 }
 
-NodeOrder early(const Analysis& analysis, const std::vector<NodeId>& base, const std::string& method) {
+NodeOrder early(const OrderAnalysis& analysis, const std::vector<NodeId>& base, const std::string& method) {
   Trial trial(analysis);
   run_tiny_sources(analysis, trial);
   std::vector<NodeId> touched;
@@ -225,7 +131,7 @@ NodeOrder early(const Analysis& analysis, const std::vector<NodeId>& base, const
 }
 
 /// The graph's order with nodes that need only states, scalars or other such nodes moved to before their first use.
-std::vector<NodeId> late_sources(const Analysis& analysis) {
+std::vector<NodeId> late_sources(const OrderAnalysis& analysis) {
   const Graph& graph = analysis.graph;
   std::vector<bool> late(analysis.nodes, false), placed(analysis.nodes, false);
   for (size_t id = 0; id < analysis.nodes; ++id) {
@@ -267,7 +173,7 @@ std::vector<NodeId> late_sources(const Analysis& analysis) {
   return order;
 }
 
-NodeOrder greedy(const Analysis& analysis) {
+NodeOrder greedy(const OrderAnalysis& analysis) {
   Trial trial(analysis);
   // Deltas only fall while a node waits, so an entry that is out of date stands too low in the queue and is put in
   // again when a touch lowers it.
@@ -290,7 +196,7 @@ NodeOrder greedy(const Analysis& analysis) {
 
 /// An order that respects data but puts a reader of a state after its writer would cost a copy; only `late_sources`
 /// can.
-bool respects_edges(const Analysis& analysis, const std::vector<NodeId>& order) {
+bool respects_edges(const OrderAnalysis& analysis, const std::vector<NodeId>& order) {
   std::vector<size_t> position(analysis.nodes);
   for (size_t i = 0; i < order.size(); ++i) position[static_cast<size_t>(order[i])] = i;
   for (size_t id = 0; id < analysis.nodes; ++id)
@@ -302,11 +208,11 @@ bool respects_edges(const Analysis& analysis, const std::vector<NodeId>& order) 
 }  // namespace
 
 int64_t peak_of(const Graph& graph, const std::vector<NodeId>& order) {
-  return in_order(Analysis(graph), order, "").peak_bytes;
+  return in_order(OrderAnalysis(graph), order, "").peak_bytes;
 }
 
 NodeOrder find_order(const Graph& graph) {
-  const Analysis analysis(graph);
+  const OrderAnalysis analysis(graph);
   const std::vector<NodeId> base = graph_order(analysis);
   NodeOrder best = in_order(analysis, base, "graph");
   const auto consider = [&](NodeOrder candidate) {

@@ -220,9 +220,11 @@ class StageFit {
 
   /// Whether a smaller mixture saves enough of the memory for what it adds to the time, where there is a limit to that.
   bool is_worth(const Mixture& from, const Mixture& to) const {
-    constexpr double kTimeForMemory = 2;  // shares of the time for a share of the memory
+    constexpr double kMostForMemory = 2;  // shares of the time for a share of the memory
+    constexpr double kNear = 1.0625;      // of the limit: closer to it, a share of the memory is worth one of the time
     if (!std::isfinite(most_seconds_)) return true;
-    return (to.seconds - from.seconds) / compute_ <= kTimeForMemory * (from.bytes - to.bytes) / uniform_[kKeep];
+    const double price = from.bytes > kNear * static_cast<double>(limit_) ? kMostForMemory : 1;
+    return (to.seconds - from.seconds) / compute_ <= price * (from.bytes - to.bytes) / uniform_[kKeep];
   }
 
   void note(const Mixture& tried, int64_t peak) {
