@@ -220,10 +220,10 @@ class StageFit {
 
   /// Whether a smaller mixture saves enough of the memory for what it adds to the time, where there is a limit to that.
   bool is_worth(const Mixture& from, const Mixture& to) const {
-    constexpr double kMostForMemory = 2;  // shares of the time for a share of the memory
-    constexpr double kNear = 1.0625;      // of the limit: closer to it, a share of the memory is worth one of the time
+    constexpr double kMostForMemory = 2;                     // shares of the time for a share of the memory
+    constexpr double kNear = 1.0625, kLeastForMemory = 0.5;  // the same closer to the limit than kNear times
     if (!std::isfinite(most_seconds_)) return true;
-    const double price = from.bytes > kNear * static_cast<double>(limit_) ? kMostForMemory : 1;
+    const double price = from.bytes > kNear * static_cast<double>(limit_) ? kMostForMemory : kLeastForMemory;
     return (to.seconds - from.seconds) / compute_ <= price * (from.bytes - to.bytes) / uniform_[kKeep];
   }
 

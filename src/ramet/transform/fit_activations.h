@@ -34,7 +34,7 @@ struct FitProblem {
 /// stage's limit is searched with real peaks, all stages at once. Deterministic. When nothing fits, each stage has the
 /// choices of the least peak; on one device, inputs of layers are then dropped too where that lowers it. With a
 /// limit to the time inputs stay, and no step on the front costs over two shares of the time for a share of the memory,
-/// or over one within a sixteenth of the limit.
+/// or half of one within a sixteenth of the limit.
 ActivationChoices fit_activations(const StepGraph& step, const FitProblem& problem);
 
 /// "stream 0-3, recompute 4-6, recompute cheap 7, keep 8-11, head" for people; the head is what follows the layers.
