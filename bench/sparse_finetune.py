@@ -6,6 +6,7 @@ and draws them.
     python bench/sparse_finetune.py --data GLUE/SST-2                 # three seeds on all 67,349 sentences: many hours
     python bench/sparse_finetune.py --limit-train 8000 --seeds 1      # a look
     python bench/sparse_finetune.py --distil 0.9 --densities 1 0.1    # the dense run of each seed teaches the sparse ones
+    python bench/sparse_finetune.py --distil 1 --made 3 --densities 1 0.1   # ... on made sentences, too (made_text.py)
     until python bench/sparse_finetune.py --seconds 300; do sleep 1; done   # in pieces
 
 A run that was interrupted goes on from its checkpoint; runs are kept in build/sparse-finetune. With --seconds the bench works
@@ -20,6 +21,7 @@ import pathlib
 import statistics
 import sys
 
+import made_text
 from sparse import NOT_DONE, ROOT, Trainings, chart
 
 RECIPE = ROOT / "examples/minilm-sst2-sparse.toml"
@@ -38,13 +40,16 @@ def recipe_of(folder, density):
     return file
 
 
-def settings(args, density, seed, dense_run):
+def settings(args, density, seed, dense_run, folder):
     every = {"model.init_from": args.model, "task.data": args.data, "task.epochs": args.epochs, "task.limit_train": args.limit_train,
              "train.seed": seed, "train.evaluation.every": 0, "train.checkpoint.every": args.checkpoint_every,
              **({"sparse.density": density} if density < 1 else {"train.schedule.learning_rate": args.dense_rate})}
     if density < 1 and args.distil > 0:
         every |= {"task.teacher": args.teacher.resolve() if args.teacher else dense_run, "task.teacher_weight": args.distil,
                   "task.teacher_temperature": args.temperature}
+    if density < 1 and args.made:
+        made_text.widen(args.data, folder / f"made-{args.made}", args.made)
+        every |= {"task.data": (folder / f"made-{args.made}").resolve(), "task.epochs": args.made_epochs}
     own = [word for word in args.set if density < 1 or not word.startswith("sparse.")]
     return [f"--set={word}" for word in [f"{key}={value}" for key, value in every.items()] + own]
 
@@ -62,6 +67,8 @@ def main():
     parser.add_argument("--distil", type=float, default=0, metavar="W", help="weight of a teacher's answers in the loss of sparse models")
     parser.add_argument("--teacher", type=pathlib.Path, help="folder of the teacher; default: the dense run of the same seed, which is trained first")
     parser.add_argument("--temperature", type=float, default=2, help="of the teacher's answers")
+    parser.add_argument("--made", type=int, default=0, metavar="N", help="sparse models also learn from N made sentences for each of the task's")
+    parser.add_argument("--made-epochs", type=float, default=1, help="epochs of all these sentences")
     parser.add_argument("--set", action="append", default=[], help="a key of the recipe, as sparse.block=1; may stand several times")
     parser.add_argument("--name", default="runs", help="folder of the runs, below build/sparse-finetune: one for each choice of settings")
     parser.add_argument("--checkpoint-every", type=int, default=50, help="steps")
@@ -74,6 +81,8 @@ def main():
         parser.error("no --data, and RAMET_DATA is not set")
     if args.teacher and not args.distil:
         parser.error("--teacher has no weight: give --distil W")
+    if args.made and not args.distil:
+        parser.error("--made needs a teacher, who answers the sentences: give --distil W")
     densities = sorted(args.densities, reverse=True) if args.distil else args.densities
     if args.distil and not args.teacher and densities[0] < 1:
         densities.insert(0, 1)
@@ -83,7 +92,7 @@ def main():
     scores = {density: [] for density in densities}
     for seed in range(1, args.seeds + 1):
         for density in densities:
-            words = settings(args, density, seed, (folder / f"1-{seed}").resolve())
+            words = settings(args, density, seed, (folder / f"1-{seed}").resolve(), folder)
             lines = trainings.finish(folder / f"{density:g}-{seed}", [recipe_of(folder, density), *words])
             if lines is None:
                 return NOT_DONE
