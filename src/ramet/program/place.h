@@ -39,7 +39,7 @@ struct Placement {
 
 /// Places buffers in one arena so that no two buffers that are live at one instant overlap. The offline dynamic storage
 /// allocation problem is NP-hard; this takes the best of a portfolio of first-fit orders, stops when one comes near
-/// enough to the bound, and otherwise improves the best order by a local search. Parts that share no instant are solved
+/// enough to the bound, and otherwise improves the best few by a local search. Parts that share no instant are solved
 /// apart.
 Placement place(std::span<const PlaceItem> items, const PlaceOptions& options = {});
 
