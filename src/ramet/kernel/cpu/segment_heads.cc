@@ -50,7 +50,7 @@ void dot_edges(const EdgeHeads& call, int64_t begin, int64_t end) {
   if (held > 0) store_part(fold_products(lanes), out, held);
 }
 
-/// sums += weight * the vectors at x, the last one with `count` floats of all.
+/// sums += weight * the vectors at x, of the last one the lanes of `last` alone.
 template <int kCount>
 HWY_INLINE void add_weighted(const float* x, float weight, hn::Mask<Df> last, Vf (&sums)[kCount]) {
   const Df d;
