@@ -30,10 +30,9 @@ demo-graphs: setup ## SchNet predicts orbital gaps of molecules, and draws them;
 	$(call compile,release,--target ramet_cli)
 	scripts/demo_graphs.sh
 
-graphs: setup ## published figures of networks on graphs, again; continues where it was interrupted; needs data
-	$(call compile,release,--target ramet_cli)
+graphs: molecules ## published figures of networks on graphs, again; continues where it was interrupted; needs data
 	scripts/graphs.py
-	.venv/bin/python bench/knowledge_published.py
+	python3 bench/knowledge_published.py --threads $(JOBS)
 
 test: setup ## every test
 	$(call compile,release)

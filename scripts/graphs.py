@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Published figures of networks on graphs, again: trains with the protocols of papers, and prints a table.
 
-usage: scripts/graphs.py [--data DIR] [--only TEXT] [--seeds N] [--full] [--work DIR]
+usage: scripts/graphs.py [--data DIR] [--only TEXT] [--seeds N] [--full] [--jobs N] [--work DIR]
 
 Every training that ends adds a line to results.jsonl in the work folder. A later call reads the file and does only what
 is missing, so the script may be interrupted at any time. DIR (default: RAMET_DATA) holds the folders planetoid,
-tudatasets, kg, qm9, jodie and moleculenet (whose figures need what `make molecules` builds). --seeds N takes N seeds where a protocol has more; --full adds the runs that take hours.
+tudatasets, kg, qm9, jodie and moleculenet (whose figures need what `make molecules` builds). --seeds N takes N seeds where
+a protocol has more; --full adds the runs that take hours. Small networks gain little from a second thread, so that
+--jobs N (default: one for each processor) trainings of one thread each run at a time; the bits are the same.
 """
 import argparse
 import ast
+import concurrent.futures
 import csv
 import json
 import math
@@ -20,10 +23,14 @@ import statistics
 import struct
 import subprocess
 import sys
-import time
+import threading
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDS = 10
+
+
+class Failed(Exception):
+    """A training that did not come to its end, and why."""
 
 
 class Figure:
@@ -184,51 +191,60 @@ def prepare(name, data, work, program):
     return out
 
 
-def train_peer(figure, run, graphs, threads):
+def call(words, place):
+    """Runs a program; gives its status, what it printed and told as an error, and the processor's seconds that it took."""
+    with open(place / "out", "w+", encoding="utf-8") as out, open(place / "err", "w+", encoding="utf-8") as err:
+        work = subprocess.Popen([str(word) for word in words], stdout=out, stderr=err)
+        _, status, used = os.wait4(work.pid, 0)
+        work.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0), err.seek(0)
+        return work.returncode, out.read(), err.read(), used.ru_utime + used.ru_stime
+
+
+def train_peer(figure, run, graphs, place):
     """The same of a script of bench/peers, or None where its packages are missing."""
     python = ROOT / ".venv" / "bin" / "python"
-    words = [word for key, value in figure.settings.items() for word in ("--" + key, str(value))]
-    start = time.monotonic()
-    done = subprocess.run([str(python) if python.exists() else sys.executable, str(ROOT / "bench" / "peers" / f"{figure.recipe}.py"), "--set",
-                           str(graphs[0]), *words, "--seed", str(run + 1), "--threads", str(threads)], capture_output=True, text=True, check=False)
-    if done.returncode != 0 and "ModuleNotFoundError" in done.stderr:
-        print(f"{figure.name}: left out: {done.stderr.splitlines()[-1]} (scripts/setup.sh --peers)", file=sys.stderr)
+    words = [word for key, value in figure.settings.items() for word in ("--" + key, value)]
+    status, out, err, seconds = call([python if python.exists() else sys.executable, ROOT / "bench" / "peers" / f"{figure.recipe}.py",
+                                      "--set", graphs[0], *words, "--seed", run + 1, "--threads", 1], place)
+    if status != 0 and "ModuleNotFoundError" in err:
+        print(f"{figure.name}: left out: {err.splitlines()[-1]} (scripts/setup.sh --peers)", file=sys.stderr)
         return None
-    if done.returncode != 0:
-        raise SystemExit(f"{figure.name}: {done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])[figure.metric], time.monotonic() - start
+    if status != 0:
+        raise Failed(f"{figure.name}: {err[-2000:]}")
+    return json.loads(out.splitlines()[-1])[figure.metric], seconds
 
 
-def train(figure, run, graphs, work, program, threads):
-    """Trains; gives the figure and the seconds that all took."""
+def train(figure, run, graphs, place, program):
+    """Trains; gives the figure and the processor's seconds that all took."""
     if figure.peer:
-        return train_peer(figure, run, graphs, threads)
-    start = time.monotonic()
-    if figure.selected:  # both trainings have the same bits
-        validation, test = (evaluations(figure, run, graphs, work, program, threads, {"data.graphs.held_out": part}) for part in ("validation", "test"))
-        best = min(validation, key=lambda line: (line["held_out_loss"], line["step"]))["step"]
-        last = next(line for line in test if line["step"] == best)
-    else:
-        last = evaluations(figure, run, graphs, work, program, threads, {})[-1]
-    return last["held_out_" + figure.metric], time.monotonic() - start
+        return train_peer(figure, run, graphs, place)
+    if not figure.selected:
+        lines, seconds = evaluations(figure, run, graphs, place, program, {})
+        return lines[-1]["held_out_" + figure.metric], seconds
+    # Both trainings have the same bits.
+    (validation, first), (test, second) = (evaluations(figure, run, graphs, place, program, {"data.graphs.held_out": part})
+                                           for part in ("validation", "test"))
+    best = min(validation, key=lambda line: (line["held_out_loss"], line["step"]))["step"]
+    return next(line for line in test if line["step"] == best)["held_out_" + figure.metric], first + second
 
 
-def evaluations(figure, run, graphs, work, program, threads, more):
-    """All evaluations of one training."""
-    folder = work / "run"
+def evaluations(figure, run, graphs, place, program, more):
+    """All evaluations of one training, and the processor's seconds that it took."""
+    folder = place / "run"
     shutil.rmtree(folder, ignore_errors=True)
     settings = {**dict(zip(figure.keys, graphs)), "system.every": 0, **figure.settings_of(run), **more}
     words = [f"--set={key}={value}" for key, value in settings.items()]
-    done = subprocess.run([str(program), "train", str(ROOT / "examples" / f"{figure.recipe}.toml"), *words, "--threads", str(threads),
-                           "--run", str(folder), "--json"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{figure.name}: {done.stderr[-2000:]}")
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return [line for line in told if line.get("event") == "evaluation"]
+    status, out, err, seconds = call([program, "train", ROOT / "examples" / f"{figure.recipe}.toml", *words, "--threads", 1,
+                                      "--run", folder, "--json"], place)
+    told = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    if status != 0 or not told or told[-1].get("status") != "done":  # an interrupted training ends well, but early
+        raise Failed(f"{figure.name}: {err[-2000:]}")
+    return [line for line in told if line.get("event") == "evaluation"], seconds
 
 
 def tell(figures, results, seconds):
-    print("| figure | trainings | minutes | here | published |\n| --- | ---: | ---: | --- | --- |")
+    print("| figure | trainings | processor minutes | here | published |\n| --- | ---: | ---: | --- | --- |")
     for figure in figures:
         values = [value for run in range(figure.runs) if (value := results.get((figure.name, run))) is not None]
         if not values:
@@ -246,46 +262,77 @@ def tell(figures, results, seconds):
         print(f"| {figure.name} | {len(values)} | {minutes:.0f} | {here} | {figure.published} |")
 
 
+class Trainings:
+    """The trainings of some figures, several at a time; each that ends adds a line to the file of results."""
+
+    def __init__(self, args, work):
+        self.args, self.work, self.log = args, work, work / "results.jsonl"
+        lines = [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+        self.results = {(line["figure"], line["run"]): line["value"] for line in lines}
+        self.seconds = {(line["figure"], line["run"]): line["seconds"] for line in lines}
+        self.left_out, self.stopped = set(), threading.Event()
+        self.preparing, self.telling = threading.Lock(), threading.Lock()
+
+    def one(self, figure, run):
+        """One training, unless its result is there or cannot be had."""
+        if (figure.name, run) in self.results or figure.name in self.left_out or self.stopped.is_set():
+            return
+        try:
+            with self.preparing:
+                graphs = [prepare(each.format(run=run), pathlib.Path(self.args.data), self.work, self.args.program) for each in figure.sets]
+        except (OSError, subprocess.CalledProcessError) as error:  # the program has said why
+            if not self.stopped.is_set():
+                print(f"{figure.name}: left out, a graph set could not be made: {error}", file=sys.stderr)
+            self.left_out.add(figure.name)
+            return
+        place = self.work / threading.current_thread().name  # a folder of this thread's own
+        place.mkdir(exist_ok=True)
+        trained = train(figure, run, graphs, place, self.args.program)
+        if trained is None:
+            self.left_out.add(figure.name)
+            return
+        value, seconds = trained
+        with self.telling, open(self.log, "a", encoding="utf-8") as file:
+            self.results[figure.name, run], self.seconds[figure.name, run] = value, seconds
+            file.write(json.dumps({"figure": figure.name, "run": run, "value": value, "seconds": round(seconds, 1)}) + "\n")
+            print(f"{figure.name}, training {run + 1} of {figure.runs}: {value:.4f} ({seconds:.1f} s)", file=sys.stderr, flush=True)
+
+    def all(self, figures):
+        """Every training; one that fails or an interruption ends all."""
+        with concurrent.futures.ThreadPoolExecutor(self.args.jobs, "job") as pool:
+            waiting = [pool.submit(self.one, figure, run) for figure in figures for run in range(min(figure.runs, self.args.seeds))]
+            try:
+                for each in concurrent.futures.as_completed(waiting):
+                    each.result()
+            except BaseException:
+                self.stopped.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=os.environ.get("RAMET_DATA", ""))
     parser.add_argument("--only", default="", help="figures whose name holds this text")
     parser.add_argument("--seeds", type=int, default=10**6, help="the most trainings of a figure")
     parser.add_argument("--full", action="store_true")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="trainings at a time, of one thread each")
     parser.add_argument("--work", default=str(ROOT / "build" / "graphs"))
     parser.add_argument("--program", default=str(ROOT / "build" / "ramet"))
     args = parser.parse_args()
     if not args.data:
         raise SystemExit("no data: give --data DIR, or set RAMET_DATA")
-    work, data = pathlib.Path(args.work), pathlib.Path(args.data)
+    work = pathlib.Path(args.work)
     work.mkdir(parents=True, exist_ok=True)
-    log = work / "results.jsonl"
-    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    results = {(line["figure"], line["run"]): line["value"] for line in lines}
-    took = {(line["figure"], line["run"]): line["seconds"] for line in lines}
     figures = [figure for figure in FIGURES if args.only in figure.name and (args.full or not figure.full)]
+    trainings = Trainings(args, work)
     try:
-        for figure in figures:
-            for run in range(min(figure.runs, args.seeds)):
-                if (figure.name, run) in results:
-                    continue
-                try:
-                    graphs = [prepare(each.format(run=run), data, work, args.program) for each in figure.sets]
-                except (OSError, subprocess.CalledProcessError) as error:  # the program has said why
-                    print(f"{figure.name}: left out, a graph set could not be made: {error}", file=sys.stderr)
-                    break
-                trained = train(figure, run, graphs, work, args.program, args.threads)
-                if trained is None:
-                    break
-                value, seconds = trained
-                results[figure.name, run], took[figure.name, run] = value, seconds
-                with open(log, "a", encoding="utf-8") as file:
-                    file.write(json.dumps({"figure": figure.name, "run": run, "value": value, "seconds": round(seconds, 1)}) + "\n")
-                print(f"{figure.name}, training {run + 1} of {figure.runs}: {value:.4f} ({seconds:.1f} s)", file=sys.stderr, flush=True)
+        trainings.all(figures)
     except KeyboardInterrupt:
         print("interrupted: a later call continues", file=sys.stderr)
-    tell(figures, results, took)
+    except Failed as error:
+        raise SystemExit(str(error)) from None
+    tell(figures, trainings.results, trainings.seconds)
 
 
 if __name__ == "__main__":
