@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
@@ -235,39 +236,23 @@ void SumEdges(const EdgeSums& call, int64_t begin, int64_t end) {
     }
 }
 
-namespace {
-
-template <bool kWhole>
-void multiply_edges(const EdgeProducts& call, int64_t begin, int64_t end) {
-  const Df d;
-  const int64_t size = call.width / call.heads;
-  const auto last = hn::FirstN(d, static_cast<size_t>(size % kLanes));
-  HWY_ALIGN float lanes[kLanes * kLanes] = {};  // of products that are not folded yet
-  int held = 0;
-  float* out = call.out + call.ptr[begin] * call.heads;
-  for (int64_t row = begin, e = call.ptr[begin]; row < end; ++row)
-    for (const int64_t row_end = call.ptr[row + 1]; e < row_end; ++e) {
-      const float* const a = call.a + row * call.width;
-      const int64_t from = call.source[e];
-      const float* const b = from < call.near ? call.b + from * call.width : call.far + (from - call.near) * call.width;
-      for (int64_t head = 0; head < call.heads; ++head) {
-        hn::Store(product_lanes<kWhole>(a + head * size, b + head * size, size, last), d,
-                  lanes + place_of_product(held) * kLanes);
-        if (++held < kLanes) continue;
-        hn::StoreU(fold_products(lanes), d, out);
-        out += kLanes;
-        held = 0;
-      }
-    }
-  if (held > 0) store_part(fold_products(lanes), out, held);
-}
-
-}  // namespace
-
 /// The products of the edges of rows [begin, end).
 void MultiplyEdges(const EdgeProducts& call, int64_t begin, int64_t end) {
-  const auto multiply = call.width / call.heads % kProductLanes == 0 ? multiply_edges<true> : multiply_edges<false>;
-  multiply(call, begin, end);
+  const int64_t width = call.width, near = call.near, size = width / call.heads;
+  const float *const a = call.a, *const b = call.b, *const far = call.far;
+  const int32_t* const source = call.source;
+  fold_edges({.ptr = call.ptr,
+              .begin = begin,
+              .end = end,
+              .heads = call.heads,
+              .size = size,
+              .a_step = size,
+              .b_step = size,
+              .out = call.out},
+             [=](int64_t row, int64_t edge) {
+               const int64_t from = source[edge];
+               return std::pair(a + row * width, from < near ? b + from * width : far + (from - near) * width);
+             });
 }
 
 /// The softmax over the edges of rows [begin, end).

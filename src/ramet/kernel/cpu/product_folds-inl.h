@@ -50,6 +50,7 @@ HWY_INLINE Vf add_halves(Vf a, Vf b) {
 /// added by halves. Taking turns reverses all bits of n but the first.
 constexpr int place_of_product(int n) {
   int place = n & (kLanes / 2);
+  RAMET_UNROLL
   for (int bit = 1, other = kLanes / 4; other > 0; bit *= 2, other /= 2)
     if (n & bit) place |= other;
   return place;
@@ -81,11 +82,17 @@ HWY_INLINE Vf product_lanes(const float* a, const float* b, int64_t size, hn::Ma
   Vf sums[kPieces];
   RAMET_UNROLL
   for (int p = 0; p < kPieces; ++p) sums[p] = hn::Zero(d);
-  for (int64_t at = 0; at < size; at += kProductLanes) {
+  int64_t at = 0;
+  for (; at + kProductLanes <= size; at += kProductLanes) {
+    RAMET_UNROLL
+    for (int p = 0; p < kPieces; ++p)
+      sums[p] = hn::MulAdd(hn::LoadU(d, a + at + p * kLanes), hn::LoadU(d, b + at + p * kLanes), sums[p]);
+  }
+  if (!kWhole) {
     RAMET_UNROLL
     for (int p = 0; p < kPieces; ++p) {
       const int64_t first = at + p * kLanes;
-      if (kWhole || first + kLanes <= size)
+      if (first + kLanes <= size)
         sums[p] = hn::MulAdd(hn::LoadU(d, a + first), hn::LoadU(d, b + first), sums[p]);
       else if (first < size)
         sums[p] = hn::MulAdd(hn::MaskedLoad(last, d, a + first), hn::MaskedLoad(last, d, b + first), sums[p]);
@@ -97,6 +104,46 @@ HWY_INLINE Vf product_lanes(const float* a, const float* b, int64_t size, hn::Ma
     for (int p = 0; p < half; ++p) sums[p] = hn::Add(sums[p], sums[p + half]);
   }
   return sums[0];
+}
+
+/// The products of the edges of rows [begin, end): `heads` for each edge, one after another from the first edge's on.
+struct EdgeFolds {
+  const int32_t* ptr = nullptr;
+  int64_t begin = 0, end = 0, heads = 1;
+  int64_t size = 0;                ///< features of a product
+  int64_t a_step = 0, b_step = 0;  ///< floats from the operands of a head to those of the next
+  float* out = nullptr;            ///< of the first edge of all rows
+};
+
+/// `operands(row, edge)` gives the operands of head 0. Both arguments are copied, so that registers hold them.
+template <bool kWhole, typename Operands>
+HWY_NOINLINE void fold_edges(const EdgeFolds& folds, Operands operands) {
+  const Df d;
+  const auto [ptr, begin, end, heads, size, a_step, b_step, all] = folds;
+  const auto last = hn::FirstN(d, static_cast<size_t>(size % kLanes));
+  HWY_ALIGN float lanes[kLanes * kLanes] = {};  // of products that are not folded yet
+  int held = 0;
+  float* out = all + ptr[begin] * heads;
+  for (int64_t row = begin, e = ptr[row]; row < end; ++row)
+    for (const int64_t row_end = ptr[row + 1]; e < row_end; ++e) {
+      auto [a, b] = operands(row, e);
+      for (int64_t head = 0; head < heads; ++head, a += a_step, b += b_step) {
+        hn::Store(product_lanes<kWhole>(a, b, size, last), d, lanes + place_of_product(held) * kLanes);
+        if (++held < kLanes) continue;
+        hn::StoreU(fold_products(lanes), d, out);
+        out += kLanes;
+        held = 0;
+      }
+    }
+  if (held > 0) store_part(fold_products(lanes), out, held);
+}
+
+template <typename Operands>
+HWY_INLINE void fold_edges(const EdgeFolds& folds, const Operands& operands) {
+  if (folds.size % kProductLanes == 0)
+    fold_edges<true>(folds, operands);
+  else
+    fold_edges<false>(folds, operands);
 }
 
 }  // namespace

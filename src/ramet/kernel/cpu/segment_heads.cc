@@ -4,6 +4,7 @@
 #include "ramet/ops/segment_heads.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
@@ -28,27 +29,6 @@ namespace {
 using cpu::EdgeHeads;
 
 constexpr int kMostVectors = 8;  // of features of one pass
-
-template <bool kWhole>
-void dot_edges(const EdgeHeads& call, int64_t begin, int64_t end) {
-  const Df d;
-  const auto last = hn::FirstN(d, static_cast<size_t>(call.width % kLanes));
-  HWY_ALIGN float lanes[kLanes * kLanes] = {};  // of products that are not folded yet
-  int held = 0;
-  float* out = call.out + call.ptr[begin] * call.heads;
-  for (int64_t row = begin, e = call.ptr[begin]; row < end; ++row)
-    for (const int64_t row_end = call.ptr[row + 1]; e < row_end; ++e)
-      for (int64_t head = 0; head < call.heads; ++head) {
-        const float* const of_row = call.rows + head * call.head_stride + row * call.width;
-        hn::Store(product_lanes<kWhole>(of_row, call.edges + e * call.width, call.width, last), d,
-                  lanes + place_of_product(held) * kLanes);
-        if (++held < kLanes) continue;
-        hn::StoreU(fold_products(lanes), d, out);
-        out += kLanes;
-        held = 0;
-      }
-  if (held > 0) store_part(fold_products(lanes), out, held);
-}
 
 /// sums += weight * the vectors at x, of the last one the lanes of `last` alone.
 template <int kCount>
@@ -118,8 +98,16 @@ void each_features(const FeaturesLoop (&loops)[kMostVectors], const EdgeHeads& c
 }  // namespace
 
 void DotHeads(const EdgeHeads& call, int64_t begin, int64_t end) {
-  const auto dot = call.width % kProductLanes == 0 ? dot_edges<true> : dot_edges<false>;
-  dot(call, begin, end);
+  fold_edges({.ptr = call.ptr,
+              .begin = begin,
+              .end = end,
+              .heads = call.heads,
+              .size = call.width,
+              .a_step = call.head_stride,
+              .out = call.out},
+             [rows = call.rows, edges = call.edges, width = call.width](int64_t row, int64_t edge) {
+               return std::pair(rows + row * width, edges + edge * width);
+             });
 }
 
 void CombineHeads(const EdgeHeads& call, int64_t begin, int64_t end) {
