@@ -22,6 +22,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "ramet/kernel/cpu/feature_sums-inl.h"
 #include "ramet/kernel/cpu/math-inl.h"
 #include "ramet/kernel/cpu/product_folds-inl.h"
 #include "ramet/kernel/cpu/rows-inl.h"
@@ -35,8 +36,7 @@ using cpu::EdgeProducts;
 using cpu::EdgeSoftmax;
 using cpu::EdgeSums;
 
-constexpr int kVectors = 4;  // of features of narrow heads that one pass over the edges sums
-constexpr int kMostVectors = 8;
+constexpr int kVectors = 4;    // of features of narrow heads that one pass over the edges sums
 constexpr int64_t kAhead = 8;  // places from a row that is fetched to the one that is added
 constexpr int kFetched = 4;  // least vectors of a row that is fetched: the processor looks far enough ahead over fewer
 
@@ -47,112 +47,98 @@ enum class SumForm {
 };
 
 /// Features [first, first + count) of rows [begin, end), kCount vectors of them: chains over the rows' places.
-template <int kCount, bool kWeighted, SumForm kForm>
-void sum_features(const EdgeSums& call, int64_t begin, int64_t end, int64_t head, int64_t first, int64_t count) {
-  constexpr bool kPlain = kForm == SumForm::kPlain;
-  const Df d;
-  const int64_t lanes = vector_lanes(), width = call.width, near = call.near, stop = call.ptr[end];
-  const int32_t *const from = call.from, *const edges = call.edge;
-  const float *const rows = call.x + (kPlain ? first : 0), *const far = call.far;
-  const auto last = hn::FirstN(d, static_cast<size_t>(count - (kCount - 1) * lanes));
-  const auto features = [&](int64_t place) {
-    if (kPlain) return rows + int64_t{from[place]} * width;
-    const int64_t row = from ? int64_t{from[place]} : place;
-    return (row < near ? rows + row * width : far + (row - near) * width) + first;
-  };
-  for (int64_t row = begin, k = call.ptr[begin]; row < end; ++row) {
-    const int64_t row_begin = k, row_end = call.ptr[row + 1];
-    Vf sums[kCount];
-    RAMET_UNROLL
-    for (int v = 0; v < kCount; ++v) sums[v] = hn::Zero(d);
-    for (; k < row_end; ++k) {
-      const float* const x = features(k);
-      if (kCount >= kFetched && from && k + kAhead < stop) {
-        const float* const next = features(k + kAhead);
-        RAMET_UNROLL
-        for (int v = 0; v < kCount; ++v) hwy::Prefetch(next + v * lanes);
-      }
-      Vf weight = hn::Zero(d);
-      if (kWeighted) weight = hn::Set(d, call.weight[(edges ? int64_t{edges[k]} : k) * call.heads + head]);
-      RAMET_UNROLL
-      for (int v = 0; v < kCount; ++v) {
-        const bool whole = kPlain || v + 1 < kCount;
-        const Vf value = whole ? hn::LoadU(d, x + v * lanes) : hn::MaskedLoad(last, d, x + v * lanes);
-        sums[v] = kWeighted ? hn::MulAdd(weight, value, sums[v]) : hn::Add(sums[v], value);
-      }
-    }
-    if (call.mean) {
-      const Vf divisor = hn::Set(d, static_cast<float>(std::max<int64_t>(1, row_end - row_begin)));
-      RAMET_UNROLL
-      for (int v = 0; v < kCount; ++v) sums[v] = hn::Div(sums[v], divisor);
-    }
-    float* const out = call.out + row * width + first;
-    RAMET_UNROLL
-    for (int v = 0; v < kCount; ++v)
-      if (kPlain || v + 1 < kCount)
-        hn::StoreU(sums[v], d, out + v * lanes);
-      else
-        store_part(sums[v], out + v * lanes, count - v * lanes);
-  }
-}
-
-using SumFunction = void (*)(const EdgeSums&, int64_t, int64_t, int64_t, int64_t, int64_t);
-
 template <bool kWeighted, SumForm kForm>
-SumFunction sum_of(int64_t vectors) {
-  constexpr SumFunction kSums[kMostVectors] = {sum_features<1, kWeighted, kForm>, sum_features<2, kWeighted, kForm>,
-                                               sum_features<3, kWeighted, kForm>, sum_features<4, kWeighted, kForm>,
-                                               sum_features<5, kWeighted, kForm>, sum_features<6, kWeighted, kForm>,
-                                               sum_features<7, kWeighted, kForm>, sum_features<8, kWeighted, kForm>};
-  return kSums[vectors - 1];
-}
+struct SumFeatures {
+  template <int kCount>
+  static void run(const EdgeSums& call, int64_t begin, int64_t end, int64_t head, int64_t first, int64_t count) {
+    constexpr bool kPlain = kForm == SumForm::kPlain;
+    const Df d;
+    const int64_t lanes = vector_lanes(), width = call.width, near = call.near, stop = call.ptr[end];
+    const int32_t *const from = call.from, *const edges = call.edge;
+    const float *const rows = call.x + (kPlain ? first : 0), *const far = call.far;
+    const auto last = last_features(kCount, count);
+    const auto features = [&](int64_t place) {
+      if (kPlain) return rows + int64_t{from[place]} * width;
+      const int64_t row = from ? int64_t{from[place]} : place;
+      return (row < near ? rows + row * width : far + (row - near) * width) + first;
+    };
+    for (int64_t row = begin, k = call.ptr[begin]; row < end; ++row) {
+      const int64_t row_begin = k, row_end = call.ptr[row + 1];
+      Vf sums[kCount];
+      clear_sums(sums);
+      for (; k < row_end; ++k) {
+        const float* const x = features(k);
+        if (kCount >= kFetched && from && k + kAhead < stop) {
+          const float* const next = features(k + kAhead);
+          RAMET_UNROLL
+          for (int v = 0; v < kCount; ++v) hwy::Prefetch(next + v * lanes);
+        }
+        Vf weight = hn::Zero(d);
+        if (kWeighted) weight = hn::Set(d, call.weight[(edges ? int64_t{edges[k]} : k) * call.heads + head]);
+        RAMET_UNROLL
+        for (int v = 0; v < kCount; ++v) {
+          const bool whole = kPlain || v + 1 < kCount;
+          const Vf value = whole ? hn::LoadU(d, x + v * lanes) : hn::MaskedLoad(last, d, x + v * lanes);
+          sums[v] = kWeighted ? hn::MulAdd(weight, value, sums[v]) : hn::Add(sums[v], value);
+        }
+      }
+      if (call.mean) {
+        const Vf divisor = hn::Set(d, static_cast<float>(std::max<int64_t>(1, row_end - row_begin)));
+        RAMET_UNROLL
+        for (int v = 0; v < kCount; ++v) sums[v] = hn::Div(sums[v], divisor);
+      }
+      store_sums<kPlain>(sums, last, call.out + row * width + first);
+    }
+  }
+};
 
 using HeadIndices = decltype(hn::SetTableIndices(Df(), static_cast<const int32_t*>(nullptr)));
 
 /// The same where features of several heads share vectors: lane l of vector v takes the weight of head indices[v][l].
-template <int kCount>
-void sum_heads(const EdgeSums& call, int64_t begin, int64_t end, int64_t first, int64_t count) {
-  const Df d;
-  const int64_t lanes = vector_lanes(), width = call.width, near = call.near, heads = call.heads;
-  HWY_ALIGN int32_t lane_heads[hn::MaxLanes(Df())];
-  HeadIndices indices[kCount];
-  for (int v = 0; v < kCount; ++v) {
-    for (int64_t l = 0; l < lanes; ++l)
-      lane_heads[l] = static_cast<int32_t>(std::min((first + v * lanes + l) / (width / heads), heads - 1));
-    indices[v] = hn::SetTableIndices(d, lane_heads);
-  }
-  const auto last = hn::FirstN(d, static_cast<size_t>(count - (kCount - 1) * lanes));
-  const auto weighted = hn::FirstN(d, static_cast<size_t>(heads));
-  for (int64_t row = begin, k = call.ptr[begin]; row < end; ++row) {
-    Vf sums[kCount];
-    RAMET_UNROLL
-    for (int v = 0; v < kCount; ++v) sums[v] = hn::Zero(d);
-    for (const int64_t row_end = call.ptr[row + 1]; k < row_end; ++k) {
-      const int64_t from = call.from ? int64_t{call.from[k]} : k;
-      const float* const x = (from < near ? call.x + from * width : call.far + (from - near) * width) + first;
-      const Vf weights = hn::MaskedLoad(weighted, d, call.weight + (call.edge ? int64_t{call.edge[k]} : k) * heads);
-      RAMET_UNROLL
-      for (int v = 0; v < kCount; ++v) {
-        const Vf value = v + 1 < kCount ? hn::LoadU(d, x + v * lanes) : hn::MaskedLoad(last, d, x + v * lanes);
-        sums[v] = hn::MulAdd(hn::TableLookupLanes(weights, indices[v]), value, sums[v]);
-      }
+struct SumHeads {
+  template <int kCount>
+  static void run(const EdgeSums& call, int64_t begin, int64_t end, int64_t first, int64_t count) {
+    const Df d;
+    const int64_t lanes = vector_lanes(), width = call.width, near = call.near, heads = call.heads;
+    HWY_ALIGN int32_t lane_heads[hn::MaxLanes(Df())];
+    HeadIndices indices[kCount];
+    for (int v = 0; v < kCount; ++v) {
+      for (int64_t l = 0; l < lanes; ++l)
+        lane_heads[l] = static_cast<int32_t>(std::min((first + v * lanes + l) / (width / heads), heads - 1));
+      indices[v] = hn::SetTableIndices(d, lane_heads);
     }
-    float* const out = call.out + row * width + first;
-    RAMET_UNROLL
-    for (int v = 0; v + 1 < kCount; ++v) hn::StoreU(sums[v], d, out + v * lanes);
-    hn::BlendedStore(sums[kCount - 1], last, d, out + (kCount - 1) * lanes);
+    const auto last = last_features(kCount, count);
+    const auto weighted = hn::FirstN(d, static_cast<size_t>(heads));
+    for (int64_t row = begin, k = call.ptr[begin]; row < end; ++row) {
+      Vf sums[kCount];
+      clear_sums(sums);
+      for (const int64_t row_end = call.ptr[row + 1]; k < row_end; ++k) {
+        const int64_t from = call.from ? int64_t{call.from[k]} : k;
+        const float* const x = (from < near ? call.x + from * width : call.far + (from - near) * width) + first;
+        const Vf weights = hn::MaskedLoad(weighted, d, call.weight + (call.edge ? int64_t{call.edge[k]} : k) * heads);
+        RAMET_UNROLL
+        for (int v = 0; v < kCount; ++v) {
+          const Vf value = v + 1 < kCount ? hn::LoadU(d, x + v * lanes) : hn::MaskedLoad(last, d, x + v * lanes);
+          sums[v] = hn::MulAdd(hn::TableLookupLanes(weights, indices[v]), value, sums[v]);
+        }
+      }
+      store_sums(sums, last, call.out + row * width + first);
+    }
   }
-}
+};
 
 /// Rows [begin, end) of sums whose heads are narrower than kVectors vectors.
 void sum_narrow_heads(const EdgeSums& call, int64_t begin, int64_t end) {
-  constexpr decltype(&sum_heads<1>) kSums[kMostVectors] = {sum_heads<1>, sum_heads<2>, sum_heads<3>, sum_heads<4>,
-                                                           sum_heads<5>, sum_heads<6>, sum_heads<7>, sum_heads<8>};
-  const int64_t lanes = vector_lanes(), step = kMostVectors * lanes;
-  for (int64_t first = 0; first < call.width; first += step) {
-    const int64_t count = std::min(step, call.width - first);
-    kSums[(count + lanes - 1) / lanes - 1](call, begin, end, first, count);
-  }
+  each_features(call.width, [&](int64_t first, int64_t count, int64_t vectors) {
+    loop_of<SumHeads, kMostVectors>(vectors)(call, begin, end, first, count);
+  });
+}
+
+/// The loop that sums the features of `vectors` vectors.
+template <bool kWeighted>
+auto sum_of(int64_t vectors, bool plain) {
+  return plain ? loop_of<SumFeatures<kWeighted, SumForm::kPlain>, kMostVectors>(vectors)
+               : loop_of<SumFeatures<kWeighted, SumForm::kAny>, kMostVectors>(vectors);
 }
 
 /// The softmax of one row.
@@ -224,16 +210,13 @@ void SumEdges(const EdgeSums& call, int64_t begin, int64_t end) {
   if (call.weight && call.heads > 1 && call.heads <= vector_lanes() &&
       call.width / call.heads < kVectors * vector_lanes())
     return sum_narrow_heads(call, begin, end);
-  const int64_t lanes = vector_lanes(), step = kMostVectors * lanes, size = call.width / call.heads;
+  const int64_t size = call.width / call.heads;
   for (int64_t head = 0; head < call.heads; ++head)
-    for (int64_t at = 0; at < size; at += step) {
-      const int64_t count = std::min(step, size - at), vectors = (count + lanes - 1) / lanes;
-      const bool plain = call.from && !call.far && count % lanes == 0;
-      const auto find = call.weight ? plain ? sum_of<true, SumForm::kPlain> : sum_of<true, SumForm::kAny>
-                        : plain ? sum_of<false, SumForm::kPlain>
-                                    : sum_of<false, SumForm::kAny>;
-      find(vectors)(call, begin, end, head, head * size + at, count);
-    }
+    each_features(size, [&](int64_t first, int64_t count, int64_t vectors) {
+      const bool plain = call.from && !call.far && count % vector_lanes() == 0;
+      const auto sum = call.weight ? sum_of<true>(vectors, plain) : sum_of<false>(vectors, plain);
+      sum(call, begin, end, head, head * size + first, count);
+    });
 }
 
 /// The products of the edges of rows [begin, end).

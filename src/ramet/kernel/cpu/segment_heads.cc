@@ -3,7 +3,6 @@
 
 #include "ramet/ops/segment_heads.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "ramet/kernel/cpu/cpu_features.h"
@@ -18,6 +17,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "ramet/kernel/cpu/feature_sums-inl.h"
 #include "ramet/kernel/cpu/product_folds-inl.h"
 #include "ramet/kernel/cpu/rows-inl.h"
 
@@ -27,8 +27,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using cpu::EdgeHeads;
-
-constexpr int kMostVectors = 8;  // of features of one pass
 
 /// sums += weight * the vectors at x, of the last one the lanes of `last` alone.
 template <int kCount>
@@ -44,55 +42,43 @@ HWY_INLINE void add_weighted(const float* x, float weight, hn::Mask<Df> last, Vf
 }
 
 /// Features [first, first + count), kCount vectors of them, of what rows [begin, end) combine.
-template <int kCount>
-void combine_features(const EdgeHeads& call, int64_t begin, int64_t end, int64_t first, int64_t count) {
-  const Df d;
-  const int64_t lanes = vector_lanes();
-  const auto last = hn::FirstN(d, static_cast<size_t>(count - (kCount - 1) * lanes));
-  for (int64_t row = begin; row < end; ++row)
-    for (int64_t head = 0; head < call.heads; ++head) {
-      Vf sums[kCount];
-      RAMET_UNROLL
-      for (int v = 0; v < kCount; ++v) sums[v] = hn::Zero(d);
-      for (int64_t e = call.ptr[row]; e < call.ptr[row + 1]; ++e)
-        add_weighted(call.edges + e * call.width + first, call.weight[e * call.heads + head], last, sums);
-      float* const out = call.out + head * call.head_stride + row * call.width + first;
-      RAMET_UNROLL
-      for (int v = 0; v + 1 < kCount; ++v) hn::StoreU(sums[v], d, out + v * lanes);
-      hn::BlendedStore(sums[kCount - 1], last, d, out + (kCount - 1) * lanes);
-    }
-}
+struct CombineFeatures {
+  template <int kCount>
+  static void run(const EdgeHeads& call, int64_t begin, int64_t end, int64_t first, int64_t count) {
+    const auto last = last_features(kCount, count);
+    for (int64_t row = begin; row < end; ++row)
+      for (int64_t head = 0; head < call.heads; ++head) {
+        Vf sums[kCount];
+        clear_sums(sums);
+        for (int64_t e = call.ptr[row]; e < call.ptr[row + 1]; ++e)
+          add_weighted(call.edges + e * call.width + first, call.weight[e * call.heads + head], last, sums);
+        store_sums(sums, last, call.out + head * call.head_stride + row * call.width + first);
+      }
+  }
+};
 
 /// The same of what the edges of rows [begin, end) blend.
-template <int kCount>
-void blend_features(const EdgeHeads& call, int64_t begin, int64_t end, int64_t first, int64_t count) {
-  const Df d;
-  const int64_t lanes = vector_lanes();
-  const auto last = hn::FirstN(d, static_cast<size_t>(count - (kCount - 1) * lanes));
-  for (int64_t row = begin; row < end; ++row)
-    for (int64_t e = call.ptr[row]; e < call.ptr[row + 1]; ++e) {
-      Vf sums[kCount];
-      RAMET_UNROLL
-      for (int v = 0; v < kCount; ++v) sums[v] = hn::Zero(d);
-      for (int64_t head = 0; head < call.heads; ++head)
-        add_weighted(call.rows + head * call.head_stride + row * call.width + first, call.weight[e * call.heads + head],
-                     last, sums);
-      float* const out = call.out + e * call.width + first;
-      RAMET_UNROLL
-      for (int v = 0; v + 1 < kCount; ++v) hn::StoreU(sums[v], d, out + v * lanes);
-      hn::BlendedStore(sums[kCount - 1], last, d, out + (kCount - 1) * lanes);
-    }
-}
-
-using FeaturesLoop = void (*)(const EdgeHeads&, int64_t, int64_t, int64_t, int64_t);
-
-/// `loops` has a loop for each number of vectors.
-void each_features(const FeaturesLoop (&loops)[kMostVectors], const EdgeHeads& call, int64_t begin, int64_t end) {
-  const int64_t lanes = vector_lanes(), step = kMostVectors * lanes;
-  for (int64_t first = 0; first < call.width; first += step) {
-    const int64_t count = std::min(step, call.width - first);
-    loops[(count + lanes - 1) / lanes - 1](call, begin, end, first, count);
+struct BlendFeatures {
+  template <int kCount>
+  static void run(const EdgeHeads& call, int64_t begin, int64_t end, int64_t first, int64_t count) {
+    const auto last = last_features(kCount, count);
+    for (int64_t row = begin; row < end; ++row)
+      for (int64_t e = call.ptr[row]; e < call.ptr[row + 1]; ++e) {
+        Vf sums[kCount];
+        clear_sums(sums);
+        for (int64_t head = 0; head < call.heads; ++head)
+          add_weighted(call.rows + head * call.head_stride + row * call.width + first,
+                       call.weight[e * call.heads + head], last, sums);
+        store_sums(sums, last, call.out + e * call.width + first);
+      }
   }
+};
+
+template <class Loops>
+void run_features(const EdgeHeads& call, int64_t begin, int64_t end) {
+  each_features(call.width, [&](int64_t first, int64_t count, int64_t vectors) {
+    loop_of<Loops, kMostVectors>(vectors)(call, begin, end, first, count);
+  });
 }
 
 }  // namespace
@@ -111,18 +97,10 @@ void DotHeads(const EdgeHeads& call, int64_t begin, int64_t end) {
 }
 
 void CombineHeads(const EdgeHeads& call, int64_t begin, int64_t end) {
-  constexpr FeaturesLoop kLoops[kMostVectors] = {combine_features<1>, combine_features<2>, combine_features<3>,
-                                                 combine_features<4>, combine_features<5>, combine_features<6>,
-                                                 combine_features<7>, combine_features<8>};
-  each_features(kLoops, call, begin, end);
+  run_features<CombineFeatures>(call, begin, end);
 }
 
-void BlendHeads(const EdgeHeads& call, int64_t begin, int64_t end) {
-  constexpr FeaturesLoop kLoops[kMostVectors] = {blend_features<1>, blend_features<2>, blend_features<3>,
-                                                 blend_features<4>, blend_features<5>, blend_features<6>,
-                                                 blend_features<7>, blend_features<8>};
-  each_features(kLoops, call, begin, end);
-}
+void BlendHeads(const EdgeHeads& call, int64_t begin, int64_t end) { run_features<BlendFeatures>(call, begin, end); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ramet::kernel
