@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <tuple>
 
 #include "kernel/kernel_tools.h"
@@ -96,13 +95,13 @@ TEST(GraphKernels, TablesOfFiltersAreAddedInOrderOfPairs) {
         const auto share = [&](int k) { return static_cast<float>(cell.share[static_cast<size_t>(k)]); };
         for (int64_t f = 0; f < width; ++f) {
           float filter = share(0) * filters[at(cell.first, f)];
-          for (int k = 1; k < 4; ++k) filter = std::fma(share(k), filters[at(cell.first + k, f)], filter);
-          sums[at(first, f)] = std::fma(filter, rows[at(second, f)], sums[at(first, f)]);
-          sums[at(second, f)] = std::fma(filter, rows[at(first, f)], sums[at(second, f)]);
+          for (int k = 1; k < 4; ++k) filter = multiply_add(share(k), filters[at(cell.first + k, f)], filter);
+          sums[at(first, f)] = multiply_add(filter, rows[at(second, f)], sums[at(first, f)]);
+          sums[at(second, f)] = multiply_add(filter, rows[at(first, f)], sums[at(second, f)]);
           const float one_way = slopes[at(first, f)] * rows[at(second, f)],
-                      both = std::fma(slopes[at(second, f)], rows[at(first, f)], one_way);
+                      both = multiply_add(slopes[at(second, f)], rows[at(first, f)], one_way);
           for (int k = 0; k < 4; ++k)
-            gradient[at(cell.first + k, f)] = std::fma(share(k), both, gradient[at(cell.first + k, f)]);
+            gradient[at(cell.first + k, f)] = multiply_add(share(k), both, gradient[at(cell.first + k, f)]);
         }
       }
       const HostTensor ptr = numbers(pairs.ptr), second = numbers(pairs.second);
@@ -149,7 +148,7 @@ TEST(GraphKernels, SumsOverNeighboursAreChains) {
         float sum = 0, with_weights = 0;
         for (int64_t e = graph.ptr[static_cast<size_t>(row)]; e < graph.ptr[static_cast<size_t>(row) + 1]; ++e) {
           const float value = rows[static_cast<size_t>(graph.source[static_cast<size_t>(e)] * width + f)];
-          sum += value, with_weights = std::fma(weights[static_cast<size_t>(e)], value, with_weights);
+          sum += value, with_weights = multiply_add(weights[static_cast<size_t>(e)], value, with_weights);
         }
         sums.push_back(sum), weighted.push_back(with_weights);
       }
@@ -180,7 +179,7 @@ TEST(GraphKernels, SumsAndProductsOfHeads) {
       for (int64_t f = 0; f < width; ++f) {
         float sum = 0;
         for (int64_t e = begin; e < end; ++e)
-          sum = std::fma(weights[static_cast<size_t>(e * heads + f / size)], value(e, f), sum);
+          sum = multiply_add(weights[static_cast<size_t>(e * heads + f / size)], value(e, f), sum);
         sums.push_back(sum);
       }
       for (int64_t e = begin; e < end; ++e)
@@ -188,8 +187,8 @@ TEST(GraphKernels, SumsAndProductsOfHeads) {
           std::array<float, 16> lanes{};
           for (int64_t i = 0; i < size; ++i) {
             float& lane = lanes[static_cast<size_t>(i % 16)];
-            lane =
-                std::fma(others[static_cast<size_t>(row * width + head * size + i)], value(e, head * size + i), lane);
+            lane = multiply_add(others[static_cast<size_t>(row * width + head * size + i)], value(e, head * size + i),
+                                lane);
           }
           for (size_t half = 8; half > 0; half /= 2)
             for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
@@ -227,9 +226,9 @@ TEST(GraphKernels, HeadsOverEdges) {
             const auto i = static_cast<size_t>((head * ManyEdges::kRows + row) * width + f),
                        k = static_cast<size_t>(e * width + f);
             float& lane = lanes[static_cast<size_t>(f % 16)];
-            lane = std::fma(of_rows[i], of_edges[k], lane);
-            sums[i] = std::fma(weights[by], of_edges[k], sums[i]);
-            blends[k] = std::fma(weights[by], of_rows[i], blends[k]);
+            lane = multiply_add(of_rows[i], of_edges[k], lane);
+            sums[i] = multiply_add(weights[by], of_edges[k], sums[i]);
+            blends[k] = multiply_add(weights[by], of_rows[i], blends[k]);
           }
           for (size_t half = 8; half > 0; half /= 2)
             for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];

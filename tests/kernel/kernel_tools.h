@@ -7,6 +7,7 @@
 #include "ramet/base/host_tensor.h"
 #include "ramet/base/rng.h"
 #include "ramet/ir/op.h"
+#include "ramet/kernel/cpu/cpu_features.h"
 
 namespace ramet::tests {
 
@@ -16,6 +17,12 @@ inline HostTensor random_tensor(DType dtype, Shape shape, uint64_t which) {
   const RandomStream random(which, RandomPurpose::kTest, 0, 7);
   for (int64_t i = 0; i < out.elements(); ++i) out.set(i, 2.0 * random.uniform(static_cast<uint64_t>(i)) - 1.0);
   return out;
+}
+
+/// a * b + c as the processor's kernels compute it: those of the baseline round twice, all others once.
+inline float multiply_add(float a, float b, float c) {
+  static const bool twice = kernel::cpu_level() == kernel::CpuLevel::kBaseline;
+  return twice ? a * b + c : std::fma(a, b, c);
 }
 
 /// A node of one op on these operands.

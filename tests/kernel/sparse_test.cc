@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 
@@ -89,8 +88,8 @@ HostTensor dense_product(const HostTensor& x, const HostTensor& matrix, bool tra
       const auto part = [&](int64_t p) {
         float sum = 0;
         for (int64_t i = p * (k / parts); i < (p + 1) * (k / parts); ++i)
-          sum = std::fma(static_cast<float>(matrix.get(transpose ? i * n + o : o * k + i)),
-                         static_cast<float>(x.get(t * k + i)), sum);
+          sum = multiply_add(static_cast<float>(matrix.get(transpose ? i * n + o : o * k + i)),
+                             static_cast<float>(x.get(t * k + i)), sum);
         return sum;
       };
       y.set(t * n + o, tree_combine<float>(0, parts, part, [](float a, float b) { return a + b; }));
@@ -294,8 +293,8 @@ float outer_element(const HostTensor& a, const HostTensor& b, int64_t row, int64
     float lanes[16] = {};
     const auto add = [&](int64_t lane, int64_t token) {
       if (token < std::min(tokens, first + kOuterTokens))
-        lanes[lane] = std::fma(static_cast<float>(a.get(token * rows + row)),
-                               static_cast<float>(b.get(token * columns + column)), lanes[lane]);
+        lanes[lane] = multiply_add(static_cast<float>(a.get(token * rows + row)),
+                                   static_cast<float>(b.get(token * columns + column)), lanes[lane]);
     };
     for (int64_t t = 0; t < kOuterTokens; t += 32)
       for (int64_t lane = 0; lane < 16; ++lane) {
@@ -357,11 +356,10 @@ void expect_products(const HostTensor& matrix, const HostTensor& x, const HostTe
   EXPECT_EQ(numbers(sums), expected) << where;
 }
 
-/// The tests above, each against sums that the test computes itself, in a process that may use less of the processor. A
-/// processor without fused multiply-adds has other sums.
+/// The tests above, each against sums that the test computes itself, in a process that may use less of the processor.
 TEST(Sparse, HasTheSameBitsOnEveryInstructionSet) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  for (const char* level : {"avx2", "avx512", "avx512_bf16"}) {
+  for (const char* level : {"baseline", "avx2", "avx512", "avx512_bf16"}) {
     const std::string command =
         std::string("RAMET_CPU=") + level + " '" + self +
         "' --gtest_brief=1 --gtest_filter='Sparse.AProduct*:Sparse.AnOuter*:Sparse.ASoftmax*:Sparse.*HaveTheirBits'"
