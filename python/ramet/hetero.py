@@ -16,6 +16,8 @@ import numpy as np
 from ramet import _ramet as ops
 from ramet.graphs import Graph, lists
 
+ALL = np.iinfo(np.int64).max  # more edges than a node has
+
 __all__ = ["HeteroGraph", "hetero_sage", "hetero_gat", "HeteroNeighborLoader", "hetero_of_set"]
 
 
@@ -108,7 +110,7 @@ class HeteroNeighborLoader:
     options and i.
 
     `fields`: {type: {name: array [nodes, ...]}}, one or more for each type; `edges`: {edge type: [2, count]}; `seeds`:
-    (type, numbers). `labels`: of all nodes of that type; the input "labels" has those of the seeds, and -1 for other
+    (type, numbers or mask). A fan-out of -1 takes all edges. `labels`: of all nodes of that type; the input "labels" has those of the seeds, and -1 for other
     nodes. The room of each type is the exact maximum over the batches of `epochs`, unless `room` = {type or edge type:
     count} is given: a batch that does not fit is refused with an error that names the type. Seeds come in a new order in
     every epoch with `shuffle`."""
@@ -120,7 +122,8 @@ class HeteroNeighborLoader:
         self.labels = None if labels is None else np.asarray(labels, np.int32)
         self.batch, self.shuffle, self.seed = batch, shuffle, seed
         self.hops = max(len(each) for each in fanout.values())
-        self.fanout = {each: list(counts) + [0] * (self.hops - len(counts)) for each, counts in fanout.items()}
+        self.fanout = {each: [ALL if count < 0 else count for count in counts] + [0] * (self.hops - len(counts))
+                       for each, counts in fanout.items()}
         self._check(edges, batch)
         self.edges = {}
         for each in fanout:

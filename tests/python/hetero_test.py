@@ -49,6 +49,17 @@ class Sampling(unittest.TestCase):
         self.assertEqual(sorted(again), sorted(seeds))
         self.assertNotEqual(list(again), seeds)
 
+    def test_a_fan_out_of_minus_one_takes_all_edges(self):
+        own = loader(fanout={BUYS: [-1, -1], LIKED: [-1, 2]})
+        whole = loader(fanout={BUYS: [400, 400], LIKED: [300, 2]})
+        into = {each: np.bincount(of[1], minlength=SIZES[each[2]]) for each, of in drawn()[1].items()}
+        for i in range(own.batches):
+            nodes, found = own.sample(i)
+            for place in range(min(7, 40 - 7 * i)):
+                self.assertEqual((found[BUYS][1] == place).sum(), into[BUYS][nodes["item"][place]])
+            for each, of in whole.sample(i)[1].items():
+                np.testing.assert_array_equal(found[each], of)
+
     def test_every_edge_is_as_likely(self):
         star = {BUYS: np.stack([np.arange(50), np.zeros(50, int)])}
         fields, _ = drawn()
