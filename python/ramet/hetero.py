@@ -118,7 +118,7 @@ class HeteroNeighborLoader:
     def __init__(self, fields, edges, fanout, seeds, batch, labels=None, epochs=1, shuffle=True, seed=0, room=None):
         self.fields = {each: {name: np.asarray(array) for name, array in of.items()} for each, of in fields.items()}
         self.sizes = {each: len(next(iter(of.values()))) for each, of in self.fields.items()}
-        self.type, self.seeds = seeds[0], np.asarray(seeds[1], np.int64)
+        self.type, self.seeds = seeds[0], self._numbers(*seeds)
         self.labels = None if labels is None else np.asarray(labels, np.int32)
         self.batch, self.shuffle, self.seed = batch, shuffle, seed
         self.hops = max(len(each) for each in fanout.values())
@@ -134,6 +134,17 @@ class HeteroNeighborLoader:
         self.batches = -(-len(self.seeds) // batch)
         self.room = dict(room) if room else self._largest(epochs)
 
+    def _numbers(self, kind, seeds):
+        """The seeds as numbers of nodes: numbers already, or a mask of all nodes of their type."""
+        if kind not in self.sizes:
+            raise ValueError(f"the seeds are of '{kind}', which has no field; fields are of {', '.join(self.sizes)}")
+        seeds = np.asarray(seeds)
+        if seeds.dtype != bool:
+            return seeds.astype(np.int64)
+        if seeds.shape != (self.sizes[kind],):
+            raise ValueError(f"the mask of seeds is {list(seeds.shape)}, and there are {self.sizes[kind]} nodes of '{kind}'")
+        return np.flatnonzero(seeds)
+
     def _check(self, edges, batch):
         for each in self.fanout:
             if each not in edges:
@@ -146,8 +157,6 @@ class HeteroNeighborLoader:
                     raise ValueError(f"nodes '{kind}' of the edges {name_of(each)} have no field")
                 if ends.shape[1] and not 0 <= ends[row].min() <= ends[row].max() < self.sizes[kind]:
                     raise ValueError(f"an edge {name_of(each)} has a node that there is not among {self.sizes[kind]} of '{kind}'")
-        if self.type not in self.sizes:
-            raise ValueError(f"the seeds are of '{self.type}', which has no field")
         if batch < 1 or not len(self.seeds) or not 0 <= self.seeds.min() <= self.seeds.max() < self.sizes[self.type]:
             raise ValueError(f"{len(self.seeds)} seeds in batches of {batch} are not among {self.sizes[self.type]} nodes of '{self.type}'")
 

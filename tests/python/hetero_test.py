@@ -60,6 +60,13 @@ class Sampling(unittest.TestCase):
             for each, of in whole.sample(i)[1].items():
                 np.testing.assert_array_equal(found[each], of)
 
+    def test_seeds_may_be_a_mask(self):
+        by_mask, by_number = loader(seeds=("item", np.arange(80) % 2 == 0)), loader()
+        for name, array in by_number.arrays(3).items():
+            np.testing.assert_array_equal(by_mask.arrays(3)[name], array, name)
+        with self.assertRaisesRegex(ValueError, r"mask of seeds is \[79\], and there are 80 nodes of 'item'"):
+            loader(seeds=("item", np.ones(79, bool)))
+
     def test_every_edge_is_as_likely(self):
         star = {BUYS: np.stack([np.arange(50), np.zeros(50, int)])}
         fields, _ = drawn()

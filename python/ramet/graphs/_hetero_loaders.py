@@ -162,8 +162,7 @@ class HeteroPartLoader(_HeteroLoader):
         if kind not in sizes:
             raise Error("no type of nodes to draw for", where="input_nodes", found=str(kind), expected=", ".join(sizes),
                         remedy="Give input_nodes = (type, numbers or mask)")
-        numbers = np.arange(sizes[kind]) if numbers is None else np.asarray(numbers)
-        numbers = np.flatnonzero(numbers) if numbers.dtype == bool else numbers.astype(np.int64)
+        numbers = np.arange(sizes[kind]) if numbers is None else numbers
         fanout = num_neighbors if isinstance(num_neighbors, dict) else {type_of(key): num_neighbors for key in self.graphs.edge_ptr}
         self._type, self._batch_size, self._shuffle = kind, batch_size, shuffle
         none = {key: 1 << 62 for key in (*sizes, *map(type_of, self.graphs.edge_ptr))}
