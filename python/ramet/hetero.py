@@ -11,9 +11,12 @@
 An edge type is (type of sources, name, type of targets). A node sums over the edges that end in it, in the order of their
 sources, and a layer sums over the edge types in the order in which the graph has them: the same bits on every layout.
 """
+import hashlib
+
 import numpy as np
 
 from ramet import _ramet as ops
+from ramet.errors import ShapeError
 from ramet.graphs import Graph, lists
 
 ALL = np.iinfo(np.int64).max  # more edges than a node has
@@ -32,6 +35,11 @@ class HeteroGraph:
 
     def __init__(self, m, nodes, edges, samples=1):
         self.nodes, self.samples = dict(nodes), samples
+        for each in edges:
+            if unknown := [kind for kind in (each[0], each[2]) if kind not in self.nodes]:
+                raise ShapeError("edges of a type of nodes without room", where=f"HeteroGraph: edges {name_of(each)}",
+                                 found=f"no '{unknown[0]}' in nodes", expected=", ".join(self.nodes),
+                                 remedy=f"Give nodes={{'{unknown[0]}': count, ...}}")
         self.edges = {each: Graph(m, nodes[each[2]], room, samples, name_of(each) + ".", sources=nodes[each[0]])
                       for each, room in edges.items()}
 
@@ -117,7 +125,7 @@ class HeteroNeighborLoader:
 
     def __init__(self, fields, edges, fanout, seeds, batch, labels=None, epochs=1, shuffle=True, seed=0, room=None):
         self.fields = {each: {name: np.asarray(array) for name, array in of.items()} for each, of in fields.items()}
-        self.sizes = {each: len(next(iter(of.values()))) for each, of in self.fields.items()}
+        self.sizes = {each: self._size(each, of) for each, of in self.fields.items()}
         self.type, self.seeds = seeds[0], self._numbers(*seeds)
         self.labels = None if labels is None else np.asarray(labels, np.int32)
         self.batch, self.shuffle, self.seed = batch, shuffle, seed
@@ -133,6 +141,28 @@ class HeteroNeighborLoader:
             self.edges[each] = source[order], pointers, order
         self.batches = -(-len(self.seeds) // batch)
         self.room = dict(room) if room else self._largest(epochs)
+
+    @staticmethod
+    def _size(kind, fields):
+        """How many nodes a type has: rows of its fields."""
+        found = {name: len(array) if array.ndim else 0 for name, array in fields.items()}
+        if len(set(found.values())) != 1:
+            raise ShapeError("fields of different lengths" if found else "a type of nodes without a field",
+                             where=f"HeteroNeighborLoader: nodes '{kind}'", found=", ".join(f"{name} {count}" for name, count in found.items()),
+                             expected="one row for each node in one or more fields",
+                             remedy=f"Nodes without features can have their numbers: fields['{kind}'] = {{'number': np.arange(count)}}")
+        return next(iter(found.values()))
+
+    def _hash(self):
+        """A hash of all that a batch is made of, beside the options."""
+        made = hashlib.sha256()
+        parts = {f"field {kind}.{name}": array for kind, of in self.fields.items() for name, array in of.items()}
+        parts |= {f"edges {name_of(each)} {i}": array for each, of in self.edges.items() for i, array in enumerate(of)}
+        parts |= {f"seeds {self.type}": self.seeds} | ({} if self.labels is None else {"labels": self.labels})
+        for name, array in parts.items():
+            made.update(f"{name} {array.dtype} {array.shape};".encode())
+            made.update(np.ascontiguousarray(array).data)
+        return made.hexdigest()
 
     def _numbers(self, kind, seeds):
         """The seeds as numbers of nodes: numbers already, or a mask of all nodes of their type."""
@@ -259,4 +289,5 @@ class HeteroNeighborLoader:
         def fill(first, count):
             made = [self.arrays(i) for i in range(first, first + count)]
             return {name: np.concatenate([each[name] for each in made]) for name in made[0]}
-        return ops.Data.source(fill, samples=self.batches, identity=f"hetero {self.batch} {self.seed} {self.shuffle} {sorted(self.room.items(), key=str)} {self.fanout}")
+        options = f"{self.batch} {self.seed} {self.shuffle} {sorted(self.room.items(), key=str)} {self.fanout}"
+        return ops.Data.source(fill, samples=self.batches, identity=f"hetero {options} {self._hash()}")

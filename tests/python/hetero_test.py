@@ -1,9 +1,12 @@
 """Batches of graphs with several types: what is sampled, room, and bad input."""
+import pathlib
+import tempfile
 import unittest
 
 import numpy as np
 
-from ramet.hetero import HeteroNeighborLoader, hetero_of_set
+import ramet
+from ramet.hetero import HeteroGraph, HeteroNeighborLoader, hetero_of_set
 
 SIZES = {"user": 50, "item": 80}
 BUYS, LIKED = ("user", "buys", "item"), ("item", "liked", "user")
@@ -120,6 +123,48 @@ class Sampling(unittest.TestCase):
         wrong = drawn()[1] | {BUYS: np.array([[0], [80]])}
         with self.assertRaisesRegex(ValueError, "an edge user/buys/item has a node that there is not among 80 of 'item'"):
             loader(edges=wrong)
+
+    def test_types_without_fields_or_room_are_named(self):
+        fields, edges = drawn()
+        how = {"edges": edges, "fanout": {BUYS: [2]}, "seeds": ("item", [0]), "batch": 1}
+        with self.assertRaisesRegex(ramet.ShapeError, "nodes 'user': a type of nodes without a field.*np.arange"):
+            HeteroNeighborLoader(fields | {"user": {}}, **how)
+        with self.assertRaisesRegex(ramet.ShapeError, "nodes 'user': fields of different lengths; found a 3, b 4"):
+            HeteroNeighborLoader(fields | {"user": {"a": np.zeros(3), "b": np.zeros(4)}}, **how)
+        with self.assertRaisesRegex(ramet.ShapeError, "edges user/buys/item: .* found no 'user' in nodes"):
+            HeteroGraph(ramet.ModelBuilder("m"), {"item": 80}, {BUYS: 400})
+
+    def test_a_run_goes_on_with_its_own_data_alone(self):
+        fields, edges = drawn()
+        fields["item"]["x"] = np.ones((80, 3), np.float32)
+        labels, seeds = np.arange(80) % 2, np.arange(0, 80, 2)
+        made = {"fields": fields, "edges": edges, "labels": labels, "seeds": seeds}
+
+        def training(**others):
+            given = made | others
+            own = HeteroNeighborLoader(given["fields"], given["edges"], {BUYS: [3, 2]}, ("item", given["seeds"]), 7,
+                                       given["labels"], shuffle=False, room={"user": 50, "item": 80, BUYS: 400})
+            m = ramet.ModelBuilder("one_layer")
+            x, wanted = own.inputs(m)
+            own.graph(m)
+            rows = ramet.matmul(ramet.reshape(x["item"]["x"], [80, 3]), m.weight("w", [2, 3], ramet.Init.fan_in()), transpose_b=True)
+            m.loss(ramet.cross_entropy_loss(rows, ramet.reshape(wanted, [80])))
+            return ramet.Training(m.build(), train=own.data(), optimizer=ramet.Sgd(), threads=1)
+
+        with tempfile.TemporaryDirectory() as folder:
+            first = training()
+            first.step()
+            saved = pathlib.Path(first.save(folder))
+            again = training()
+            again.restore(saved)
+            self.assertEqual(again.weights_hash(), first.weights_hash())
+            buys = edges[BUYS].copy()
+            buys[0, 0] = (buys[0, 0] + 1) % 50
+            others = {"fields": fields | {"item": fields["item"] | {"x": np.zeros((80, 3), np.float32)}},
+                      "edges": edges | {BUYS: buys}, "labels": 1 - labels, "seeds": seeds + 1}
+            for name, value in others.items():
+                with self.subTest(name), self.assertRaisesRegex(ramet.Error, "other data"):
+                    training(**{name: value}).restore(saved)
 
     def test_reads_a_set_of_several_types(self):
         tensors = {"user.ptr": np.array([0, 50]), "user.age": np.arange(50), "item.id": np.arange(80),
