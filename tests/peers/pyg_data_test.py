@@ -32,6 +32,21 @@ def citations():
     return data
 
 
+def library(papers=20, authors=12, seed=6):
+    """One graph of papers and authors, with classes of papers."""
+    from torch_geometric.data import HeteroData
+
+    draw = torch.Generator().manual_seed(seed)
+    data = HeteroData()
+    for kind, count, width in (("paper", papers, 3), ("author", authors, 2)):
+        data[kind].x = torch.randn(count, width, generator=draw)
+    data["paper"].y = torch.randint(0, 4, (papers,), generator=draw)
+    ends = lambda *rooms: torch.stack([torch.randint(0, room, (60,), generator=draw) for room in rooms])
+    data["author", "writes", "paper"].edge_index = ends(authors, papers)
+    data["paper", "of", "author"].edge_index = ends(papers, authors)
+    return data
+
+
 def same(test, a, b):
     test.assertEqual(sorted(a.keys()), sorted(b.keys()))
     for key in a.keys():
@@ -120,8 +135,7 @@ class DataTest(unittest.TestCase):
 
     def test_a_module_of_batches_trains_as_in_pytorch(self):
         from torch_geometric import nn
-        from ramet.graphs import FixedSizeDataLoader, pyg
-        import ramet.torch as rt
+        from ramet.graphs import FixedSizeDataLoader
 
         class Molecules(torch.nn.Module):
             def __init__(self):
@@ -138,19 +152,117 @@ class DataTest(unittest.TestCase):
         torch.manual_seed(1)
         module = Molecules()
         batches = [batch for _ in range(4) for batch in FixedSizeDataLoader(molecules(), batch_size=5, shuffle=True)]
+        self.trains_as_in_pytorch(module, batches)
+
+    def trains_as_in_pytorch(self, module, batches):
+        """The losses of Ramet and of PyTorch on the batches, which a module takes as they are."""
+        from ramet.graphs import pyg
+        import ramet.torch as rt
+
         optimizer = lambda: torch.optim.Adam(module.parameters(), lr=1e-2)
         step = rt.training_model(pyg.OfBatch(module), optimizer(), example=pyg.inputs_of(batches[0]), loss="loss",
                                  options=rt.Options(threads=1))
-        losses = [step(**pyg.inputs_of(batch)).loss for batch in batches]
-        expected, own = [], optimizer()
-        for batch in batches:
+        losses, own = [step(**pyg.inputs_of(batch)).loss for batch in batches], optimizer()
+        for number, batch in enumerate(batches):
             own.zero_grad()
             loss = module(batch)["loss"]
             loss.backward()
             own.step()
-            expected.append(loss.item())
-        for a, b in zip(losses, expected):
-            self.assertLess(abs(a - b) / b, 1e-4)
+            self.assertLess(abs(losses[number] - loss.item()), 1e-4 * loss.item(), f"step {number}")
+
+    def test_neighbours_of_nodes_are_data_with_the_number_of_seeds(self):
+        from torch_geometric.data import Batch, Data
+        from torch_geometric.nn import SAGEConv
+        from ramet.graphs import FixedSizeClusterLoader, FixedSizeNeighborLoader
+
+        class Nodes(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = SAGEConv(6, 3)
+
+            def forward(self, batch):
+                out = self.layer(batch.x, batch.edge_index)[:batch.batch_size]
+                return {"loss": torch.nn.functional.cross_entropy(out, batch.y[:batch.batch_size]), "out": out}
+
+        draw = torch.Generator().manual_seed(2)
+        data = Data(x=torch.randn(30, 6, generator=draw), edge_index=torch.randint(0, 30, (2, 120), generator=draw),
+                    y=torch.randint(0, 3, (30,), generator=draw))
+        loader = FixedSizeNeighborLoader(data, [3, 2], batch_size=10)
+        batches = [batch for _ in range(5) for batch in loader]
+        for batch in (batches[0], FixedSizeClusterLoader(data, part=torch.arange(30) % 3).batch(0, 0)):
+            self.assertIsInstance(batch, Data)
+            self.assertNotIsInstance(batch, Batch)
+            self.assertEqual(batch.num_nodes, len(batch.x))
+        self.assertEqual(batches[1].batch_size, 10)
+        self.assertEqual(batches[1].n_id[:10].tolist(), list(range(10, 20)))
+        self.assertEqual([batch.batch_size for batch in FixedSizeNeighborLoader(data, [3], batch_size=8)], [8, 8, 8, 6])
+        self.trains_as_in_pytorch(Nodes(), batches)
+
+    def test_batches_of_several_types_train_as_in_pytorch(self):
+        from torch_geometric import nn
+        from torch_geometric.data import Batch, HeteroData
+        from ramet.graphs import FixedSizeDataLoader, FixedSizeNeighborLoader
+
+        class Papers(torch.nn.Module):
+            """Classes of papers: of the first `batch_size`, or the sum over those of a graph."""
+
+            def __init__(self, types):
+                super().__init__()
+                self.layers = torch.nn.ModuleList(nn.HeteroConv({each: nn.SAGEConv(width[each], out) for each in types})
+                                                  for out, width in ((8, {types[0]: (2, 3), types[1]: (3, 2)}),
+                                                                     (4, {types[0]: (8, 8), types[1]: (8, 8)})))
+
+            def forward(self, batch):
+                x = {kind: rows.tanh() for kind, rows in self.layers[0](batch.x_dict, batch.edge_index_dict).items()}
+                out, papers = self.layers[1](x, batch.edge_index_dict)["paper"], batch["paper"]
+                if isinstance(batch, Batch):
+                    out = nn.global_add_pool(out * papers.nodes_mask[:, None], papers.batch, batch.num_graphs)
+                    return {"loss": (torch.where(batch.graphs_mask, (out**2).mean(1), 0)).sum(), "out": out}
+                out = out[:papers.batch_size]
+                return {"loss": torch.nn.functional.cross_entropy(out, papers.y[:papers.batch_size]), "out": out}
+
+        torch.manual_seed(1)
+        one = library()
+        loader = FixedSizeNeighborLoader(one, [3, 2], ("paper", torch.arange(20)), batch_size=10, shuffle=True)
+        batches = [batch for _ in range(6) for batch in loader]
+        self.assertIs(type(batches[0]), HeteroData)
+        self.assertEqual(batches[0]["paper"].batch_size, 10)
+        self.trains_as_in_pytorch(Papers(one.edge_types), batches)
+        several = FixedSizeDataLoader([library(4 + i, 3 + i, i) for i in range(6)], batch_size=3)
+        self.trains_as_in_pytorch(Papers(one.edge_types), [batch for _ in range(4) for batch in several])
+
+    def test_graphs_of_a_batch_come_back(self):
+        from torch_geometric.data import Batch
+        from ramet.graphs import FixedSizeDataLoader, FixedSizeStrategy, GraphSet, pyg
+
+        graphs = molecules()
+        expected = Batch.from_data_list(graphs).to_data_list()
+        order = lambda index: sorted(range(index.shape[1]), key=lambda edge: index.T[edge].tolist()[::-1])
+        for how in ({}, {"fixed_size_strategy": FixedSizeStrategy.StreamPack}):
+            found = []
+            for batch in FixedSizeDataLoader(graphs, batch_size=5, **how):
+                self.assertEqual(len(batch.to_data_list()), 5)
+                found += [batch[i] for i in range(int(batch.graphs_mask.sum()))]
+                self.assertFalse(batch[4].graphs_mask.item() or batch[4].nodes_mask.any())
+            self.assertEqual(len(found), len(expected))
+            for a, b in zip(found, expected):
+                self.assertEqual(a.num_nodes, b.num_nodes)
+                for key in ("x", "y", "weight"):
+                    self.assertTrue(torch.equal(a[key], b[key]), key)
+                mine, theirs = order(a.edge_index), order(b.edge_index)
+                self.assertTrue(torch.equal(a.edge_index[:, mine], b.edge_index[:, theirs]))
+                self.assertEqual(sorted(a.edge_attr[mine].tolist()), sorted(b.edge_attr[theirs].tolist()))
+        arrays = next(iter(FixedSizeDataLoader(pyg.from_pyg(graphs), batch_size=5)))
+        self.assertTrue(torch.equal(pyg.batch_of(arrays)[1].x, graphs[1].x))
+        several = [library(4 + i, 3 + i, i) for i in range(5)]
+        for loader in (FixedSizeDataLoader(several, batch_size=3), map(pyg.batch_of, FixedSizeDataLoader(pyg.from_pyg(several), 3))):
+            found = [graph for batch in loader for graph in batch.to_data_list()[:int(batch.graphs_mask.sum())]]
+            for a, b in zip(found, Batch.from_data_list(several).to_data_list(), strict=True):
+                for kind in b.node_types:
+                    self.assertTrue(torch.equal(a[kind].x, b[kind].x))
+                    self.assertEqual(a[kind].num_nodes, b[kind].num_nodes)
+                for kind in b.edge_types:
+                    self.assertEqual(sorted(a[kind].edge_index.T.tolist()), sorted(b[kind].edge_index.T.tolist()))
 
     def test_refusals_name_what_to_do(self):
         import ramet

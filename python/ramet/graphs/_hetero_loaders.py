@@ -82,10 +82,13 @@ class _HeteroLoader(Epochs):
             if seeds is not None:
                 made["e_id"] = padded(rows.astype(np.int64), count, -1)
             batch[type_of(key)] = made
-        if self.gives_pyg:
-            from .pyg import hetero_batch_of
-            return hetero_batch_of(batch, room.num_graphs)
         return batch | {"num_graphs": room.num_graphs}
+
+    def _given(self, batch):
+        if self.gives_pyg:
+            from .pyg import batch_of
+            return batch_of(batch)
+        return batch
 
     def _fields(self, of, rows, count, fill):
         made = {}
@@ -140,10 +143,7 @@ class HeteroDataLoader(_HeteroLoader):
         of_graphs = self._fields("graph", chosen, room.num_graphs, room.pad_values["graph"])
         if self.add_pad_masks:
             of_graphs["graphs_mask"] = np.arange(room.num_graphs) < len(chosen)
-        if self.gives_pyg:
-            from .pyg import with_arrays
-            return with_arrays(made, of_graphs)
-        return made | of_graphs
+        return self._given(made | of_graphs)
 
 
 class HeteroPartLoader(_HeteroLoader):
@@ -182,7 +182,7 @@ class HeteroPartLoader(_HeteroLoader):
         return self._samples.batches
 
     def batch(self, epoch, number):
-        """A batch, a pure function of the graph, the options and both numbers; of a HeteroData a Batch."""
+        """A batch, a pure function of the graph, the options and both numbers; of a HeteroData another one."""
         self._check_number(epoch, number)
         at = epoch * self._samples.batches + number
         nodes, ends, numbers = self._samples.sample_with_edges(at)
@@ -190,5 +190,5 @@ class HeteroPartLoader(_HeteroLoader):
         edges = {key: (numbers.get(type_of(key), none), ends.get(type_of(key), np.zeros((2, 0), np.int64)))
                  for key in self.graphs.edge_ptr}
         seeds = min(self._batch_size, len(self._samples.seeds) - number * self._batch_size)
-        return self._made(nodes, edges, {key: [0, len(rows)] for key, rows in nodes.items()}, (self._type, seeds),
-                          f"batch {number} of epoch {epoch}")
+        return self._given(self._made(nodes, edges, {key: [0, len(rows)] for key, rows in nodes.items()}, (self._type, seeds),
+                                      f"batch {number} of epoch {epoch}"))

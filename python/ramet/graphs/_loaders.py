@@ -155,11 +155,11 @@ class _Loader(Epochs):
         return self._packs.pack(self._packs.first(epoch) + number)
 
     def batch(self, epoch, number):
-        """A batch: a dictionary of arrays; a Batch of PyTorch Geometric where the graphs were given so."""
+        """A batch: a dictionary of arrays; what PyTorch Geometric has for it where the graphs were given so."""
         made = self._arrays(self.pack(epoch, number), f"batch {number} of epoch {epoch}")
         if self.gives_pyg:
             from .pyg import batch_of
-            return batch_of(made)
+            return batch_of(made, {name: key.rpartition(".")[0] for name, key in self.keys.items()})
         return made
 
     def _fitting(self, pack, where):

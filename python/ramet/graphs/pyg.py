@@ -125,49 +125,102 @@ def to_pyg(graphs, number=0):
     return data
 
 
-def batch_of(arrays):
-    """The Batch of PyTorch Geometric of a dictionary that a loader of ramet.graphs gives."""
-    tensors = {key: torch.from_numpy(value) if hasattr(value, "dtype") else value for key, value in arrays.items()}
-    graphs = tensors.pop("num_graphs")
+def _tensors(arrays):
+    return {key: torch.from_numpy(value) if hasattr(value, "dtype") else value for key, value in arrays.items()}
+
+
+def batch_of(arrays, levels=None):
+    """What PyTorch Geometric has in place of a dictionary that a loader of ramet.graphs gives: a Batch of whole graphs; Data or
+    HeteroData of a sample of one graph. `levels`: whether an array has rows of "node", "edge" or "graph"; without it the numbers of
+    rows tell."""
+    if any(isinstance(value, dict) for value in arrays.values()):
+        return _hetero_batch_of(arrays)
+    tensors = _tensors(arrays)
+    graphs, nodes = tensors.pop("num_graphs"), len(tensors["batch"])
+    if "n_id" in tensors:
+        return Data(**tensors, num_nodes=nodes)
     batch = Batch(**tensors)
-    batch._num_graphs = graphs
-    batch.num_nodes = tensors["batch"].shape[0]
+    batch._num_graphs, batch.num_nodes = graphs, nodes
+    rows = {NODE: tensors["ptr"], EDGE: _ends(tensors["batch"], tensors["edge_index"], graphs), "graph": torch.arange(graphs + 1)}
+    batch._slice_dict = {key: rows[levels[key] if levels and key in levels else _level(key, value, rows)]
+                         for key, value in tensors.items() if key not in ("ptr", "batch")}
+    batch._inc_dict = {key: rows[NODE][:-1] if key == INDEX else torch.zeros(graphs, dtype=torch.int64) for key in batch._slice_dict}
+    batch._store._num_nodes = rows[NODE].diff().tolist()
     return batch
 
 
-def with_arrays(batch, arrays):
-    """The batch with more attributes, of arrays."""
-    for key, value in arrays.items():
-        batch[key] = torch.from_numpy(value) if hasattr(value, "dtype") else value
+def _ends(graph_of_target, edge_index, graphs):
+    """Where the edges of each graph begin and end; edges stand in the order of the graphs."""
+    return torch.cat([torch.zeros(1, dtype=torch.int64), torch.bincount(graph_of_target[edge_index[1]], minlength=graphs).cumsum(0)])
+
+
+def _level(key, tensor, rows):
+    count = tensor.shape[1 if key == INDEX else 0]
+    named_first = sorted(rows, key=lambda level: level not in key)
+    return next(level for level in named_first if count == rows[level][-1])
+
+
+def _hetero_batch_of(arrays):
+    types = {key: _tensors(value) for key, value in arrays.items() if isinstance(value, dict)}
+    of_graphs = _tensors({key: value for key, value in arrays.items() if key not in types})
+    graphs = of_graphs.pop("num_graphs")
+    if any("n_id" in of for of in types.values()):
+        return _of_types(HeteroData(), types, of_graphs)
+    batch = _of_types(Batch(_base_cls=HeteroData), types, of_graphs)
+    batch._num_graphs, batch._slice_dict, batch._inc_dict = graphs, {}, {}
+    none = torch.zeros(graphs, dtype=torch.int64)
+    for key, of in types.items():
+        batch._slice_dict[key], batch._inc_dict[key] = {}, {}
+        if isinstance(key, tuple):
+            source, target = types[key[0]], types[key[2]]
+            rows = _ends(target["batch"], of[INDEX], graphs)
+            moved = torch.stack([source["ptr"][:-1], target["ptr"][:-1]], 1)[:, :, None]
+        else:
+            rows, moved = of["ptr"], none
+            batch[key]._num_nodes = rows.diff().tolist()
+        for name in of:
+            if name not in ("ptr", "batch", "num_nodes"):
+                batch._slice_dict[key][name], batch._inc_dict[key][name] = rows, moved if name == INDEX else none
+    for name in of_graphs:
+        batch._slice_dict[name], batch._inc_dict[name] = torch.arange(graphs + 1), none
     return batch
 
 
-def hetero_batch_of(arrays, graphs):
-    """The Batch of HeteroData of a dictionary by type that a loader of ramet.graphs gives."""
-    batch = Batch(_base_cls=HeteroData)
-    for kind, of_kind in arrays.items():
-        with_arrays(batch[kind], of_kind)
-    batch._num_graphs = graphs
-    return batch
+def _of_types(data, types, of_graphs):
+    for kind, of_kind in types.items():
+        data[kind].update(of_kind)
+    for key, value in of_graphs.items():
+        data[key] = value
+    return data
 
 
 def inputs_of(batch):
-    """The tensors of a Data or a Batch as one sample of a compiled program: with a first dimension of 1. Numbers stay."""
-    return {key: value[None] if isinstance(value, torch.Tensor) else value for key, value in batch.to_dict().items()
-            if isinstance(value, (torch.Tensor, int, float, bool))}
+    """The tensors of a Data, a HeteroData or a Batch as one sample of a compiled program: with a first dimension of 1. Numbers stay.
+    Each of several types has a dictionary; that of a type of edges is under "author/writes/paper"."""
+    one = lambda of: {key: value[None] if isinstance(value, torch.Tensor) else value for key, value in of.items()
+                      if isinstance(value, (torch.Tensor, int, float, bool))}
+    made = batch.to_dict()
+    if isinstance(batch, HeteroData):
+        made = one(made.pop("_global_store")) | {key if isinstance(key, str) else "/".join(key): one(of) for key, of in made.items()}
+    else:
+        made = one(made)
+    return made | ({"num_graphs": batch.num_graphs} if isinstance(batch, Batch) else {})
 
 
 class OfBatch(torch.nn.Module):
-    """A module that takes a Batch, as a module of the tensors that `inputs_of` gives: what ramet.torch compiles. One micro-batch
-    is one Batch, and all of them have one size."""
+    """A module that takes a Data, a HeteroData or a Batch, as a module of the tensors that `inputs_of` gives: what ramet.torch
+    compiles. One micro-batch is one batch, and all of them have one size."""
 
     def __init__(self, module):
         super().__init__()
         self.module = module
 
     def forward(self, **inputs):
-        tensors = {key: value[0] if isinstance(value, torch.Tensor) else value for key, value in inputs.items()}
-        batch = Batch(**tensors) if "ptr" in tensors else Data(**tensors)
-        if "ptr" in tensors:
-            batch._num_graphs = tensors["ptr"].shape[0] - 1
+        rows = lambda of: {key: value[0] if isinstance(value, torch.Tensor) else value for key, value in of.items()}
+        types = {tuple(key.split("/")) if "/" in key else key: rows(of) for key, of in inputs.items() if isinstance(of, dict)}
+        others = rows({key: value for key, value in inputs.items() if not isinstance(value, dict)})
+        graphs, base = others.pop("num_graphs", None), HeteroData if types else Data
+        batch = _of_types(base() if graphs is None else Batch(_base_cls=base), types, others)
+        if graphs is not None:
+            batch._num_graphs = graphs
         return self.module(batch)
