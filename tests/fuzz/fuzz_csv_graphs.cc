@@ -7,7 +7,7 @@ using namespace ramet::tests;
 
 RAMET_FUZZ_TARGET(csv_graphs, std::string_view input) {
   const auto parts = fuzz::parts_of(input, 3);
-  fuzz::check_tables(graphs::parse_csv_graphs(parts[0], parts[1], parts[2], "input"));
+  fuzz::check_tables(graphs::parse_csv_graphs({parts[0], parts[1], parts[2]}, "input"));
 }
 
 RAMET_FUZZ_SEEDS(csv_graphs) {

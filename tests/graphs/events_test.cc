@@ -96,7 +96,8 @@ TEST(EventFiles, PartsFollowOneAnotherInTime) {
               HasSubstr("a part of the events is empty; found 'test'"));
   EXPECT_THAT(error_of([&] { graph_of(drawn(40))->part("validation"); }), HasSubstr("a part of the events is empty"));
   const std::string wrong = "source,target\n1,2\n";
-  const auto set = std::make_shared<const GraphSet>(graphs::parse_csv_graphs(wrong, "", "", "no-time.csv"), "no-time");
+  const auto set =
+      std::make_shared<const GraphSet>(graphs::parse_csv_graphs({wrong, "", ""}, "no-time.csv"), "no-time");
   EXPECT_THAT(error_of([&] { EventGraph none(set, ""); }), HasSubstr("the edges of the graph set have no time"));
 }
 

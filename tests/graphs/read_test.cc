@@ -170,10 +170,11 @@ TEST(ReadSdf, ReadsBondsChargesAndItems) {
 }
 
 TEST(ReadCsv, ReadsTablesOfGraphs) {
-  const GraphSet set(parse_csv_graphs("graph,source,target,w\nB,x,y,1\nA,u,v,0.5\nB,y,x,\n",
-                                      "graph,node,kind,size\nA,u,\"a, b\",1\nB,x,c,2\nB,y,,3\nA,v,c,4\n",
-                                      "graph,y\nA,1.5\nB,2.5\n", "t"),
-                     "t");
+  const GraphSet set(
+      parse_csv_graphs({"graph,source,target,w\nB,x,y,1\nA,u,v,0.5\nB,y,x,\n",
+                        "graph,node,kind,size\nA,u,\"a, b\",1\nB,x,c,2\nB,y,,3\nA,v,c,4\n", "graph,y\nA,1.5\nB,2.5\n"},
+                       "t"),
+      "t");
   EXPECT_THAT(set.node_ptr(0), ElementsAre(0, 2, 4));
   EXPECT_THAT(edges_of(set), ElementsAre("0>1", "1>0", "0>1"));
   EXPECT_THAT(floats(set, "node.size"), ElementsAre(1, 4, 2, 3));
@@ -181,11 +182,41 @@ TEST(ReadCsv, ReadsTablesOfGraphs) {
   EXPECT_THAT(set.fields()[set.field("node.kind")].values, ElementsAre("a, b", "c"));
   EXPECT_TRUE(set.fields()[set.field("edge.w")].missing);
   EXPECT_THAT(floats(set, "graph.y"), ElementsAre(1.5f, 2.5f));
-  EXPECT_THAT(error_of([] { parse_csv_graphs("source,target\n0,1\n", "node\n0\n", "", "t"); }),
+  EXPECT_THAT(error_of([] { parse_csv_graphs({"source,target\n0,1\n", "node\n0\n", ""}, "t"); }),
               HasSubstr("an edge names a node that the table of nodes does not have; found '1'"));
-  EXPECT_THAT(error_of([] { parse_csv_graphs("from,target\n0,1\n", "", "", "t"); }),
+  EXPECT_THAT(error_of([] { parse_csv_graphs({"from,target\n0,1\n", "", ""}, "t"); }),
               HasSubstr("no such column; found 'source'; expected one of from or target"));
-  EXPECT_THAT(error_of([] { parse_csv_graphs("source,target\n0,1,2\n", "", "", "t"); }), HasSubstr("t (edges):2"));
+  EXPECT_THAT(error_of([] { parse_csv_graphs({"source,target\n0,1,2\n", "", ""}, "t"); }), HasSubstr("t (edges):2"));
+}
+
+TEST(ReadCsv, RefusesAColumnOfNumbersAndWords) {
+  const auto error = [](const std::string& graphs, std::vector<std::string> categories = {}) {
+    return error_of([&] {
+      const std::string edges = "graph,source,target\nA,0,1\nB,0,1\nC,1,0\n";
+      GraphSet(parse_csv_graphs({edges, "", graphs, std::move(categories)}, "t"), "t");
+    });
+  };
+  const std::string typo = "graph,y\nA,1.5\nB,2.5O\nC,x\n";
+  EXPECT_THAT(error(typo),
+              HasSubstr("t (graphs):3: column 'y' has both numbers and other words; found '2.5O'; expected a "
+                        "number, as in line 2, or an empty cell"));
+  EXPECT_THAT(error(typo), HasSubstr("--categories"));
+  EXPECT_THAT(error(typo, {"y"}), HasSubstr("no error"));
+  for (const char* word : {"nan", "NaN", "inf", "-Infinity", "1e999"})
+    for (const char* other : {"1", "a"})
+      EXPECT_THAT(
+          error("graph,y\nA," + std::string(other) + "\nB," + word + "\nC,\n"),
+          HasSubstr("t (graphs):3: column 'y' has a value that is not finite; found '" + std::string(word) + "'"));
+  EXPECT_THAT(error("graph,y\nA, +1\nB,-2 \nC,\n"), HasSubstr("no error"));
+  EXPECT_THAT(error(typo, {"z"}), HasSubstr("no table has a column of this name"));
+}
+
+TEST(ReadCsv, MakesCategoriesOfNumbersWhereItIsTold) {
+  const std::string edges = "graph,source,target\nA,0,1\nB,0,1\nC,1,0\n";
+  const GraphSet set(parse_csv_graphs({edges, "", "graph,y\nA,7\nB,3\nC,\n", {"y"}}, "t"), "t");
+  const graphs::Field& field = set.fields()[set.field("graph.y")];
+  EXPECT_THAT(field.values, ElementsAre("7", "3"));
+  EXPECT_THAT(floats(set, "graph.y"), ElementsAre(0, 1, -1));
 }
 
 // --- real data ---

@@ -22,7 +22,7 @@ using graphs::GraphTables;
 
 struct PrepareArguments {
   std::string format, path, name, out, splits, nodes, graphs, edges = "edge";
-  std::vector<std::string> apply;
+  std::vector<std::string> apply, categories;
 };
 
 /// A file's bytes, which the result of a reader does not need any more.
@@ -61,9 +61,11 @@ GraphTables read_tables(const PrepareArguments& arguments) {
   if (format == "qm9") return graphs::read_qm9(arguments.path);
   if (format == "xyz") return graphs::parse_xyz(text_of(arguments.path), arguments.path);
   if (format == "sdf") return graphs::parse_sdf(text_of(arguments.path), arguments.path);
-  if (format == "csv")
-    return graphs::parse_csv_graphs(text_of(arguments.path), arguments.nodes.empty() ? "" : text_of(arguments.nodes),
-                                    arguments.graphs.empty() ? "" : text_of(arguments.graphs), arguments.path);
+  if (format == "csv") {
+    const auto table = [](const std::string& path) { return path.empty() ? "" : text_of(path); };
+    const std::string nodes = table(arguments.nodes), all = table(arguments.graphs), edges = text_of(arguments.path);
+    return graphs::parse_csv_graphs({edges, nodes, all, arguments.categories}, arguments.path);
+  }
   return GraphSet::open(arguments.path).tables();
 }
 
@@ -161,6 +163,9 @@ void add_prepare(CLI::App& parent, Session& session) {
   command->add_option("--splits", arguments->splits, "folds of graphs as JSON (tu)")->type_name("FILE");
   command->add_option("--nodes", arguments->nodes, "the table of nodes (csv)")->type_name("FILE");
   command->add_option("--graphs", arguments->graphs, "the table of graphs (csv)")->type_name("FILE");
+  command->add_option("--categories", arguments->categories, "columns of words, though they look like numbers (csv)")
+      ->type_name("COLUMN")
+      ->delimiter(',');
   command->add_option("--edges", arguments->edges, "the type of edges that transforms change")
       ->type_name("KEY")
       ->capture_default_str();

@@ -63,12 +63,17 @@ GraphTables parse_xyz(std::string_view text, const std::string& source);
 /// u8; and each data item that is a number in every molecule as a field f64 of graphs.
 GraphTables parse_sdf(std::string_view text, const std::string& source);
 
-/// Tables of comma-separated values. `edges` has the columns source and target; `nodes` may be empty, or has node; both
-/// may have graph. Names are numbered in the order in which they appear first (graphs and nodes: in `nodes` when it is
-/// there, which then must name all). `graphs` may be empty, or has graph. All other columns are fields: f64 where every
-/// cell is a number (an empty cell is a missing value), otherwise categories.
-GraphTables parse_csv_graphs(std::string_view edges, std::string_view nodes, std::string_view graphs,
-                             const std::string& source);
+/// Tables of comma-separated values, as bytes; absent ones are empty.
+struct CsvFiles {
+  std::string_view edges, nodes, graphs;
+  std::vector<std::string> categories{};  ///< names of columns whose cells are words, even where they look like numbers
+};
+/// `edges` has the columns source and target; `nodes` has node; both may have graph, and `graphs` must. Names are
+/// numbered in the order in which they appear first (graphs and nodes: in `nodes` when it is there, which then must
+/// name all). All other columns are fields: f64 where every cell is a number, categories where none is. An empty cell
+/// is a missing value. A column with both numbers and words is refused, and so is a value that is not finite, unless
+/// `categories` names the column.
+GraphTables parse_csv_graphs(const CsvFiles& files, const std::string& source);
 
 /// Events of one graph: a line "source target time" each, with blanks or commas between (SNAP's temporal networks), and
 /// perhaps numbers of a message behind it. Or a table of comma-separated values with the columns source, target and

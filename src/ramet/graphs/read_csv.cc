@@ -11,20 +11,27 @@
 namespace ramet::graphs {
 namespace {
 
-/// The number of a cell; false where it is none. An empty cell is NaN.
-bool number_of(const std::string& cell, double& value) {
+enum class Cell { kEmpty, kNumber, kNotFinite, kWord };
+
+/// What a cell holds. `value` is its number, and NaN where it is empty. A number may have blanks around it and a plus.
+Cell read_cell(std::string_view cell, double& value) {
   value = std::numeric_limits<double>::quiet_NaN();
-  if (cell.empty()) return true;
+  cell = trimmed(cell);
+  if (cell.empty()) return Cell::kEmpty;
+  if (cell.starts_with('+')) cell.remove_prefix(1);
   const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  return error == std::errc() && end == cell.data() + cell.size() && std::isfinite(value);
+  if (end != cell.data() + cell.size() || error == std::errc::invalid_argument) return Cell::kWord;
+  return error == std::errc() && std::isfinite(value) ? Cell::kNumber : Cell::kNotFinite;
 }
 
 class CsvReader {
  public:
-  CsvReader(std::string_view edges, std::string_view nodes, std::string_view graphs, const std::string& source)
-      : edges_(parse_csv(edges, source + " (edges)")), tables_(homogeneous_tables()) {
-    if (!nodes.empty()) nodes_ = parse_csv(nodes, source + " (nodes)");
-    if (!graphs.empty()) graphs_ = parse_csv(graphs, source + " (graphs)");
+  CsvReader(const CsvFiles& files, const std::string& source)
+      : edges_(parse_csv(files.edges, source + " (edges)")), tables_(homogeneous_tables()) {
+    if (!files.nodes.empty()) nodes_ = parse_csv(files.nodes, source + " (nodes)");
+    if (!files.graphs.empty()) graphs_ = parse_csv(files.graphs, source + " (graphs)");
+    for (const std::string& name : files.categories) check_category(name, source);
+    categories_ = files.categories;
   }
 
   GraphTables read() {
@@ -39,11 +46,12 @@ class CsvReader {
 
  private:
   [[noreturn]] static void fail(const CsvTable& table, size_t row, const std::string& what, const std::string& found,
-                                const std::string& expected = "") {
+                                const std::string& expected = "", const std::string& remedy = "") {
     throw FormatError({.what = what,
                        .where = table.source + ":" + std::to_string(table.lines[row]),
                        .found = "'" + found.substr(0, 100) + "'",
-                       .expected = expected});
+                       .expected = expected,
+                       .remedy = remedy});
   }
 
   /// Name of the graph of a row: "" where the table has no such column.
@@ -122,38 +130,73 @@ class CsvReader {
     }
   }
 
+  void check_category(const std::string& name, const std::string& source) const {
+    for (const CsvTable* table : {&edges_, &nodes_, &graphs_})
+      if (table->find(name) >= 0) return;
+    throw FormatError({.what = "no table has a column of this name, whose words would be categories",
+                       .where = source,
+                       .found = "'" + name + "'"});
+  }
+
   void add_fields(const CsvTable& table, const std::vector<size_t>& rows, Per per, const std::string& of,
                   const std::vector<std::string>& keys) {
     for (size_t column = 0; column < table.header.size() && !rows.empty(); ++column) {
       const std::string& name = table.header[column];
       if (std::find(keys.begin(), keys.end(), name) != keys.end()) continue;
       Field field{.name = name, .per = per, .of = of};
-      std::vector<double> numbers(rows.size());
-      bool all = true, missing = false;
-      for (size_t i = 0; i < rows.size() && all; ++i) {
-        all = number_of(table.rows[rows[i]][column], numbers[i]);
-        missing = missing || std::isnan(numbers[i]);
-      }
-      if (all) {
-        field.dtype = DType::kF64;
-        field.missing = missing;
-        tables_.set_field(std::move(field), numbers);
-        continue;
-      }
-      Names names;
-      std::vector<int32_t> categories;
-      for (const size_t row : rows) {
-        const std::string& cell = table.rows[row][column];
-        categories.push_back(cell.empty() ? -1 : names.number_of(cell));
-        if (cell.empty()) field.missing = true;
-      }
-      field.dtype = DType::kI32;
-      field.values = names.all();
-      tables_.set_field(std::move(field), categories);
+      if (std::find(categories_.begin(), categories_.end(), name) != categories_.end() || has_words(table, column))
+        add_categories(table, rows, column, std::move(field));
+      else
+        add_numbers(table, rows, column, std::move(field));
     }
   }
 
+  /// Whether a column has words, and so no numbers. A column with both is refused: one mistyped number would make
+  /// categories of all of them.
+  static bool has_words(const CsvTable& table, size_t column) {
+    double value = 0;
+    int64_t word = -1, number = -1;
+    for (int64_t row = std::ssize(table.rows) - 1; row >= 0; --row) {
+      const std::string& cell = table.rows[static_cast<size_t>(row)][column];
+      const Cell kind = read_cell(cell, value);
+      if (kind == Cell::kNotFinite)
+        fail(table, static_cast<size_t>(row), "column '" + table.header[column] + "' has a value that is not finite",
+             cell, "a finite number, or an empty cell where the value is not known",
+             "If these are words, name the column in --categories");
+      if (kind == Cell::kWord) word = row;
+      if (kind == Cell::kNumber) number = row;
+    }
+    if (word < 0 || number < 0) return word >= 0;
+    fail(table, static_cast<size_t>(word), "column '" + table.header[column] + "' has both numbers and other words",
+         table.rows[static_cast<size_t>(word)][column],
+         "a number, as in line " + std::to_string(table.lines[static_cast<size_t>(number)]) +
+             ", or an empty cell where the value is not known",
+         "If these are words, name the column in --categories");
+  }
+
+  void add_numbers(const CsvTable& table, const std::vector<size_t>& rows, size_t column, Field field) {
+    std::vector<double> numbers(rows.size());
+    for (size_t i = 0; i < rows.size(); ++i)
+      if (read_cell(table.rows[rows[i]][column], numbers[i]) == Cell::kEmpty) field.missing = true;
+    field.dtype = DType::kF64;
+    tables_.set_field(std::move(field), numbers);
+  }
+
+  void add_categories(const CsvTable& table, const std::vector<size_t>& rows, size_t column, Field field) {
+    Names names;
+    std::vector<int32_t> categories;
+    for (const size_t row : rows) {
+      const std::string& cell = table.rows[row][column];
+      categories.push_back(cell.empty() ? -1 : names.number_of(cell));
+      if (cell.empty()) field.missing = true;
+    }
+    field.dtype = DType::kI32;
+    field.values = names.all();
+    tables_.set_field(std::move(field), categories);
+  }
+
   CsvTable edges_, nodes_, graphs_;
+  std::vector<std::string> categories_;
   GraphTables tables_;
   Names graph_names_;
   std::vector<std::map<std::string, int32_t>> numbers_;  // of nodes, by graph and name
@@ -162,9 +205,8 @@ class CsvReader {
 
 }  // namespace
 
-GraphTables parse_csv_graphs(std::string_view edges, std::string_view nodes, std::string_view graphs,
-                             const std::string& source) {
-  return CsvReader(edges, nodes, graphs, source).read();
+GraphTables parse_csv_graphs(const CsvFiles& files, const std::string& source) {
+  return CsvReader(files, source).read();
 }
 
 }  // namespace ramet::graphs
