@@ -70,6 +70,19 @@ class DataTest(unittest.TestCase):
                     self.assertTrue(torch.equal(found[key], graph[key]), key)
                 self.assertEqual(found.weight.item(), graph.weight)
 
+    def test_labels_may_be_missing_and_features_only_where_it_is_said(self):
+        import ramet
+        from ramet.graphs import pyg
+
+        graphs = molecules()
+        graphs[1].y[0, 1] = float("nan")
+        self.assertEqual(pyg.from_pyg(graphs).missing, {"graph.y"})
+        self.assertEqual(pyg.from_pyg(molecules()).missing, set())
+        graphs[2].x[1, 0] = float("nan")
+        with self.assertRaisesRegex(ramet.Error, "field 'node.x', row 8: .*not finite"):
+            pyg.from_pyg(graphs)
+        self.assertEqual(pyg.from_pyg(graphs, missing=["node.x"]).missing, {"graph.y", "node.x"})
+
     def test_a_graph_of_several_types_comes_back_from_a_file(self):
         import pathlib
         import tempfile

@@ -74,6 +74,69 @@ class Sets(unittest.TestCase):
         with self.assertRaisesRegex(ramet.Error, "a node that its graph does not have"):
             graphs.FixedSizeDataLoader(GraphSet.of([{"edge_index": np.array([[0], [5]]), "num_nodes": 2}]), 2)
 
+    def test_edges_that_are_none_are_refused(self):
+        made = lambda edges, **more: GraphSet({"node": [0, 2, 5]}, {"edge": [0, 1, 2]}, {"edge": edges}, {}, **more)
+        self.assertEqual(made(np.array([[1, 2], [0, 1]], np.uint8)).edge_index["edge"].dtype, np.int32)
+        for edges, error, words in (
+                ([[2**33, 0], [0, 0]], ramet.Error, "'edge', edge 0: an edge names a node .*; found 8589934592; expected a number from 0 to 1"),
+                ([[2**32, 0], [0, 0]], ramet.Error, "found 4294967296"),
+                ([[0, 0], [0, -1]], ramet.Error, "edge 1: .*found -1; expected a number from 0 to 2"),
+                ([[0, 2], [0, 3]], ramet.Error, "edge 1: .*found 3; expected a number from 0 to 2"),
+                ([[0.7, 0], [0, 0]], ramet.ShapeError, "not whole, or .*; found float64; expected integers"),
+                (np.array([[2**63, 0], [0, 0]], np.uint64), ramet.ShapeError, "do not fit 64 bits; found uint64"),
+                (np.zeros((2, 2), bool), ramet.ShapeError, "found bool"),
+                (np.zeros((3, 2), int), ramet.ShapeError, r"no list of edges; found \[3, 2\]; expected \[2, edges\]"),
+                (np.zeros((4,), int), ramet.ShapeError, r"found \[4\]"),
+                (np.zeros((2, 3), int), ramet.ShapeError, r"another number of edges .*found \[2, 3\]; expected \[2, 2\]")):
+            with self.assertRaisesRegex(error, words):
+                made(edges)
+        with self.assertRaisesRegex(ramet.ShapeError, r"graph 1, edge_index: no list of edges; found \[3, 2\]"):
+            GraphSet.of([{"edge_index": np.zeros((2, 1), int), "num_nodes": 2}, {"edge_index": np.zeros((3, 2), int), "num_nodes": 2}])
+        for ptr in ([0, 1.5], [1, 2], [0, 2, 1], [[0, 1]], []):
+            with self.assertRaisesRegex(ramet.ShapeError, "pointers of 'node'"):
+                GraphSet({"node": ptr}, {"edge": [0, 0]}, {"edge": np.zeros((2, 0))}, {})
+        with self.assertRaisesRegex(ramet.Error, "no type of edges between types of nodes"):
+            GraphSet({"node": [0, 2]}, {"node/to/nobody": [0, 0]}, {"node/to/nobody": np.zeros((2, 0))}, {})
+
+    def test_missing_values_are_asked_for(self):
+        x, edges = np.array([1, np.nan], np.float32), np.zeros((2, 0), int)
+        with self.assertRaisesRegex(ramet.Error, r"field 'node.x', row 1: .*not finite; found nan; .*missing=\['node.x'\]"):
+            GraphSet.of([{"node.x": x, "edge_index": edges}])
+        with self.assertRaisesRegex(ramet.Error, "found inf"):
+            GraphSet.of([{"node.x": x * np.float32(np.inf), "edge_index": edges}], missing=["node.x"])
+        with self.assertRaisesRegex(ramet.Error, "a field that the set does not have; found node.z"):
+            GraphSet.of([{"node.x": x[:1], "edge_index": edges}], missing=["node.z"])
+        with self.assertRaisesRegex(ramet.ShapeError, "elements that a set cannot have; found complex64"):
+            GraphSet.of([{"node.x": x.astype(np.complex64), "edge_index": edges}])
+        with self.assertRaisesRegex(ramet.Error, "a name that a field cannot have"):
+            GraphSet.of([{"node.x y": x[:1], "edge_index": edges}])
+        made = GraphSet.of([{"node.x": x, "node.w": x[:1].repeat(2), "edge_index": edges}], missing=["node.x"])
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "set.safetensors"
+            made.save(path)
+            fields = {each["name"]: each.get("missing", False) for each in graphs.read_set(path)[1]["fields"]}
+            self.assertEqual((fields, GraphSet.open(path).missing), ({"x": True, "w": False}, {"node.x"}))
+
+
+class Lists(unittest.TestCase):
+    """The arrays of edges that models of one's own read."""
+
+    def test_edges_in_order(self):
+        made, order = graphs.lists([[2, 0, 1], [1, 1, 0]], 3, 4)
+        self.assertEqual((made["source"].tolist(), made["ptr"].tolist(), order.tolist()), ([[1, 0, 2, 0]], [[0, 1, 3, 3]], [2, 1, 0]))
+
+    def test_each_fault_has_its_error(self):
+        for edges, error, words in (([[0.7], [0]], ramet.ShapeError, "edge_index: numbers that are not whole"),
+                                    ([0, 1], ramet.ShapeError, r"no list of edges; found \[2\]"),
+                                    ([[0, 1, 2], [0, 1, 2]], ramet.ShapeError, "more edges than there is room for; found 3; expected at most 2"),
+                                    ([[3], [0]], ramet.Error, "edge_index, sources, edge 0: .*found 3; expected a number from 0 to 2"),
+                                    ([[0], [-1]], ramet.Error, "edge_index, targets, edge 0: .*found -1")):
+            with self.assertRaisesRegex(error, words):
+                graphs.lists(edges, 3, 2)
+        for relation, words in (([0.5], "relation: numbers that are not whole"), ([0, 1], r"not one relation an edge; found \[2\]; expected \[1\]")):
+            with self.assertRaisesRegex(ramet.ShapeError, words):
+                graphs.relation_lists([[0], [1]], relation, 3)
+
 
 class Loaders(unittest.TestCase):
     def test_whole_graphs_are_padded_to_one_size(self):

@@ -7,6 +7,7 @@ import numpy as np
 from ramet import _ramet
 from ramet.errors import Error, ShapeError, UnsupportedOp
 
+from ._edges import whole
 from ._epochs import Epochs, padded
 from ._hetero_loaders import HeteroDataLoader, HeteroPartLoader, has_types
 from ._sets import EDGE, NODE, GraphSet
@@ -319,7 +320,7 @@ class FixedSizeNeighborLoader(_PartLoader):
         super().__init__(data, fixed_size_options, over_size_strategy, add_pad_masks, exclude_keys, others)
         if input_nodes is not None:
             input_nodes = np.asarray(input_nodes)
-            input_nodes = np.flatnonzero(input_nodes) if input_nodes.dtype == bool else input_nodes.astype(np.int64)
+            input_nodes = np.flatnonzero(input_nodes) if input_nodes.dtype == bool else whole(input_nodes, "input_nodes")
         self._open(f"neighbors:{batch_size}:{','.join(str(each) for each in num_neighbors)}", fixed_size_options,
                    members=input_nodes, shuffle=shuffle, seed=seed)
 
@@ -335,7 +336,7 @@ class FixedSizeClusterLoader(_PartLoader):
         super().__init__(data, fixed_size_options, over_size_strategy, add_pad_masks, exclude_keys, others)
         if part is not None:
             self.graphs = GraphSet(self.graphs.node_ptr, self.graphs.edge_ptr, self.graphs.edge_index,
-                                   self.graphs.fields | {"node.part": np.asarray(part)})
+                                   self.graphs.fields | {"node.part": whole(part, "part")}, self.graphs.missing)
         if "node.part" not in self.graphs.fields:
             raise Error("clusters of a graph that has none", where="FixedSizeClusterLoader",
                         remedy="Give part=, the cluster of each node; `ramet graphs prepare --apply metis=K` makes one")

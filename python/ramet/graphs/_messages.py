@@ -2,6 +2,9 @@
 import numpy as np
 
 from ramet import _ramet as ops
+from ramet.errors import ShapeError
+
+from ._edges import check_ends, edge_list, whole
 
 
 class Graph:
@@ -86,8 +89,10 @@ class RelationGraph:
 def relation_lists(edge_index, relation, nodes, edges=None, name=""):
     """The arrays of RelationGraph's inputs for one sample: the edges as in `lists`, and the relation of each."""
     made, order = lists(edge_index, nodes, edges, name)
-    room = made[name + "source"].shape[1]
-    kinds = np.asarray(relation)[order].astype(np.int32)
+    room, kinds = made[name + "source"].shape[1], whole(relation, name + "relation")
+    if kinds.shape != order.shape:
+        raise ShapeError("not one relation an edge", where=name + "relation", found=str(list(kinds.shape)), expected=str([len(order)]))
+    kinds = kinds[order].astype(np.int32)
     return {name + "source": made[name + "source"], name + "ptr": made[name + "ptr"],
             name + "edge_relation": np.pad(kinds, (0, room - len(kinds)))[None]}
 
@@ -97,12 +102,14 @@ def lists(edge_index, nodes, edges=None, name="", sources=None):
     the edges in any order, numbered below `nodes`; `sources` bounds the sources where these are of another kind. `edges` is
     the room for them. Also gives "order": the edge that stands
     at each place, for arrays of values of edges."""
-    source, target = np.asarray(edge_index, np.int64)
+    where = name + "edge_index"
+    source, target = edge_list(edge_index, where)
     room = len(source) if edges is None else edges
     sources = nodes if sources is None else sources
-    inside = lambda ends, bound: not len(ends) or 0 <= ends.min() <= ends.max() < bound
-    if len(source) > room or not inside(source, sources) or not inside(target, nodes):
-        raise ValueError(f"{len(source)} edges among {nodes} nodes do not fit a room of {room} edges, or have other nodes")
+    if len(source) > room:
+        raise ShapeError("more edges than there is room for", where=where, found=str(len(source)), expected=f"at most {room}")
+    check_ends(source, sources, where + ", sources")
+    check_ends(target, nodes, where + ", targets")
     order = np.lexsort((source, target))
     source, target = source[order], target[order]
     by_source = np.argsort(source, kind="stable")

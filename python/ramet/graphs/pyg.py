@@ -69,9 +69,17 @@ def _ptr(counts):
     return list(itertools.accumulate(counts, initial=0))
 
 
-def from_pyg(data, exclude_keys=()):
+def _set(node_ptr, edge_ptr, index, fields, missing):
+    """The set of these arrays. Labels `y` are the one attribute of which NaN means, unasked, that the value is not known."""
+    fields = _joined(fields)
+    labels = [key for key, values in fields.items() if key.endswith(".y") and values.dtype.kind == "f" and np.isnan(values).any()]
+    return GraphSet(node_ptr, edge_ptr, index, fields, {*missing, *labels})
+
+
+def from_pyg(data, exclude_keys=(), missing=()):
     """A set of graphs of Data, HeteroData, a Batch, a Dataset, or a list of such graphs. An attribute with a row for each node
-    (edge) in every graph is a field of nodes (edges), any other one of the graphs, which must have one row then."""
+    (edge) in every graph is a field of nodes (edges), any other one of the graphs, which must have one row then. `missing`: keys of
+    fields, such as "node.x", where NaN means that a value is not known; that of labels `y` may be missing without it."""
     graphs = data.to_data_list() if isinstance(data, Batch) else [data] if isinstance(data, (Data, HeteroData)) else \
         [data[i] for i in range(len(data))]
     if not graphs or not all(isinstance(each, (Data, HeteroData)) for each in graphs):
@@ -79,16 +87,16 @@ def from_pyg(data, exclude_keys=()):
                     expected="Data, HeteroData, a Batch, a Dataset or a list of graphs")
     exclude = set(exclude_keys)
     if isinstance(graphs[0], HeteroData):
-        return _from_hetero(graphs, exclude)
+        return _from_hetero(graphs, exclude, missing)
     for number, graph in enumerate(graphs):
         _check_edges(graph, f"graph {number}")
     nodes, edges = [graph.num_nodes for graph in graphs], [graph.edge_index.shape[1] for graph in graphs]
     fields = _fields_of(graphs, NODE, lambda graph: graph.num_nodes, exclude, [(EDGE, lambda graph: graph.edge_index.shape[1])])
     index = torch.cat([graph.edge_index for graph in graphs], 1).cpu().numpy()
-    return GraphSet({NODE: _ptr(nodes)}, {EDGE: _ptr(edges)}, {EDGE: index}, _joined(fields))
+    return _set({NODE: _ptr(nodes)}, {EDGE: _ptr(edges)}, {EDGE: index}, fields, missing)
 
 
-def _from_hetero(graphs, exclude):
+def _from_hetero(graphs, exclude, missing):
     first, node_ptr, edge_ptr, index, fields = graphs[0], {}, {}, {}, {}
     for graph in graphs:
         if graph.node_types != first.node_types or graph.edge_types != first.edge_types:
@@ -106,7 +114,7 @@ def _from_hetero(graphs, exclude):
         index[key] = torch.cat([store.edge_index for store in stores], 1).cpu().numpy()
         fields |= _fields_of(stores, key, lambda store: store.edge_index.shape[1], exclude)
     fields |= _fields_of([graph._global_store for graph in graphs], "graph", lambda store: 1, exclude) if first._global_store else {}
-    return GraphSet(node_ptr, edge_ptr, index, _joined(fields))
+    return _set(node_ptr, edge_ptr, index, fields, missing)
 
 
 def to_pyg(graphs, number=0):
