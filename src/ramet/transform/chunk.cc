@@ -11,12 +11,18 @@ namespace {
 /// Facts about a dimension.
 struct Tag {
   bool batch = false;  ///< items of samples, which come from the batch
+  bool rows = false;   ///< the same, also where a view took a batch of one sample into another dimension
   int64_t blocks = 1;  ///< as a state's logical axis sees it
   friend bool operator==(const Tag&, const Tag&) = default;
 };
 using Tags = std::vector<Tag>;  // one a dimension
 
-Tag joined(const Tag& a, const Tag& b) { return {a.batch || b.batch, std::max(a.blocks, b.blocks)}; }
+Tag joined(const Tag& a, const Tag& b) { return {a.batch || b.batch, a.rows || b.rows, std::max(a.blocks, b.blocks)}; }
+/// The same without blocks, which end where a dimension has several factors.
+Tag of_dim(Tag tag, const ShardingRule::Dim& dim) {
+  if (dim.size() != 1) tag.blocks = 1;
+  return tag;
+}
 
 /// What the dimensions of the inputs say of the rule's factors. Blocks go with dimensions that are one factor.
 Tags tags_of_factors(const ShardingRule& rule, const std::vector<Tags>& inputs) {
@@ -26,7 +32,7 @@ Tags tags_of_factors(const ShardingRule& rule, const std::vector<Tags>& inputs) 
       const ShardingRule::Dim& dim = rule.inputs[i][d];
       for (int factor : dim) {
         Tag& tag = factors[static_cast<size_t>(factor)];
-        tag = joined(tag, {inputs[i][d].batch, dim.size() == 1 ? inputs[i][d].blocks : 1});
+        tag = joined(tag, of_dim(inputs[i][d], dim));
       }
     }
   return factors;
@@ -75,12 +81,39 @@ Tags tags_of_input(const Graph& graph, const GraphInput& input, const std::vecto
   Tags tags(static_cast<size_t>(value.type.shape.rank()));
   // Where the model does not say what dimensions mean, all may be samples.
   for (size_t dim = 0; dim < tags.size(); ++dim)
-    tags[dim].batch = input.role == InputRole::kData && (input.axes.empty() || !input.axes[dim].empty());
+    tags[dim].batch = tags[dim].rows =
+        input.role == InputRole::kData && (input.axes.empty() || !input.axes[dim].empty());
   for (const StateTensor& state : states)
     if (input.role == InputRole::kState && state.name == value.name)
       for (size_t dim = 0; dim < state.axes.size() && dim < tags.size(); ++dim)
         tags[dim].blocks = state.axes[dim].blocks;
   return tags;
+}
+
+/// The dimension of a view's result that takes in a dimension of one element whose step is `step` elements: one of one
+/// element at the same place, else the dimension in front of the place, else the one behind it.
+size_t dim_with(const Shape& shape, int64_t step) {
+  int64_t inner = shape.elements();
+  size_t found = 0;
+  for (size_t dim = 0; dim < shape.dims().size(); ++dim) {
+    const int64_t outer = inner;
+    inner /= shape.dims()[dim];
+    if (shape.dims()[dim] == 1 && inner == step) return dim;
+    if (shape.dims()[dim] != 1 && outer > step) found = dim;
+  }
+  return found;
+}
+
+/// A view's rule has no factor for a dimension of one element. Where it was the batch, the dimension of the result that
+/// takes it in has the rows of the batch.
+void mark_rows(const NodeSignature& view, const Tags& inputs, Tags& outputs) {
+  const Shape& from = view.inputs[0].shape;
+  int64_t step = from.elements();
+  if (step == 0 || outputs.empty()) return;
+  for (size_t dim = 0; dim < inputs.size(); ++dim) {
+    step /= from.dims()[dim];
+    if (inputs[dim].rows && from.dims()[dim] == 1) outputs[dim_with(view.outputs[0].shape, step)].rows = true;
+  }
 }
 
 /// Sets `in_order` if the node sums over a factor of the batch: one that some output lacks.
@@ -91,8 +124,8 @@ void order(const ShardingRule& rule, const Tags& factors, Attributes& attributes
     });
   };
   for (size_t f = 0; f < factors.size(); ++f)
-    if (factors[f].batch && !std::all_of(rule.outputs.begin(), rule.outputs.end(),
-                                         [&](const ShardingRule::Operand& output) { return has(output, f); }))
+    if (factors[f].rows && !std::all_of(rule.outputs.begin(), rule.outputs.end(),
+                                        [&](const ShardingRule::Operand& output) { return has(output, f); }))
       attributes.set("in_order", true);
 }
 
@@ -127,12 +160,10 @@ Graph with_attributes(const Graph& graph, const std::vector<StateTensor>& states
       out.resize(static_cast<size_t>(graph.type(output).shape.rank()));
       for (size_t d = 0; o < rule.outputs.size() && d < rule.outputs[o].size() && d < out.size(); ++d) {
         const ShardingRule::Dim& dim = rule.outputs[o][d];
-        for (int factor : dim) {
-          const Tag& tag = factors[static_cast<size_t>(factor)];
-          out[d] = joined(out[d], {tag.batch, dim.size() == 1 ? tag.blocks : 1});
-        }
+        for (int factor : dim) out[d] = joined(out[d], of_dim(factors[static_cast<size_t>(factor)], dim));
       }
     }
+    if (node.op->is_view) mark_rows(signature, inputs[0], tags[static_cast<size_t>(node.outputs[0])]);
   }
   copier.copy_outputs();
   return result;

@@ -16,8 +16,9 @@ Graph set_chunks(const Graph& graph, int64_t chunks, const std::vector<StateTens
 
 /// Makes each sum over the batch (samples, tokens, masked words) one chain of additions in the order of its terms, for
 /// ops that have the attribute `in_order`. Terms of zero then change no bit of the sum, wherever they stand, so rows
-/// may be padded or packed freely (docs/packing.md). For f32 graphs. Must run before `set_chunks`, which leaves such
-/// sums whole.
+/// may be padded or packed freely (docs/packing.md). A micro-batch of one sample counts as a batch: where a reshape
+/// joins it with the sample's rows, sums over these rows are in order, as they are for several samples. For f32 graphs.
+/// Must run before `set_chunks`, which leaves such sums whole.
 Graph set_sums_in_order(const Graph& graph);
 
 }  // namespace ramet::transform
