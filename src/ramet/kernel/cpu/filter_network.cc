@@ -1,7 +1,8 @@
 // Sums over pairs of nodes whose filter is a network of the distance. A thread computes the filters of a few pairs in
 // its scratch and uses them at once. An element of a product is one chain over the depth, so that neither the width of
 // vectors nor blocks change a bit. Gradients of the network sum over pairs in kLanes lanes of whole chunks of pairs,
-// whatever the number of threads is.
+// whatever the number of threads is. Pairs are counted over the whole batch, so that it does not matter which samples
+// they are in.
 
 #include <algorithm>
 #include <array>
@@ -27,7 +28,7 @@
 namespace ramet::kernel::cpu {
 
 constexpr int64_t kTile = 64;       // pairs whose filters exist at once
-constexpr int64_t kChunk = 256;     // pairs whose gradients one lane adds up in a row
+constexpr int64_t kChunk = 256;     // pairs of a batch whose gradients one lane adds up in a row
 constexpr int64_t kLanes = 8;       // sums of gradients
 constexpr int64_t kBlock = 16;      // floats that padded rows are a multiple of
 constexpr int64_t kRowsAtOnce = 4;  // of a product
@@ -412,6 +413,23 @@ float sum_of_lanes(const float* lanes, int64_t step, int64_t i) {
   return sums[0];
 }
 
+/// The sums of one lane: those of every kLanes-th chunk of the pairs of all samples.
+void sum_lane(NetworkCall call, int64_t lane, float* scratch, float* sums) {
+  std::fill(sums, sums + call.layout->sums(), 0.0f);
+  const RadialCall first = call.pairs;
+  int64_t before = 0;  // pairs of the samples in front
+  for (int64_t b = 0; b < first.form->batch; ++b) {
+    call.pairs = cpu::pairs_of_sample(first, b);
+    const int64_t last = before + call.pairs.pairs();
+    for (int64_t at = before, next = 0; at < last; at = next) {
+      next = std::min((at / kChunk + 1) * kChunk, last);
+      if (at / kChunk % kLanes == lane)
+        HWY_DYNAMIC_DISPATCH(AddNetworkGradient)(call, at - before, next - before, scratch, sums);
+    }
+    before = last;
+  }
+}
+
 void run_network_gradient(const NodeSignature& node, const KernelContext& context) {
   const ops::RadialForm form = ops::network_gradient_form(node);
   const NetworkLayout layout(form);
@@ -422,15 +440,9 @@ void run_network_gradient(const NodeSignature& node, const KernelContext& contex
   first.x = floats(context, 4);
   const NetworkWeights weights = place_weights(layout, context, 5, true, scratch);
   context.team.split(kLanes, 1, [&](int64_t begin, int64_t end, int rank) {
-    std::fill(lanes + begin * layout.sums(), lanes + end * layout.sums(), 0.0f);
-    for (int64_t b = 0; b < form.batch; ++b) {
-      const NetworkCall call{.pairs = cpu::pairs_of_sample(first, b), .layout = &layout, .weights = weights};
-      for (int64_t lane = begin; lane < end; ++lane)
-        for (int64_t at = lane * kChunk; at < call.pairs.pairs(); at += kLanes * kChunk)
-          HWY_DYNAMIC_DISPATCH(AddNetworkGradient)
-      (call, at, std::min(at + kChunk, call.pairs.pairs()), scratch + layout.weights() + rank * layout.tile(),
-       lanes + lane * layout.sums());
-    }
+    for (int64_t lane = begin; lane < end; ++lane)
+      sum_lane({.pairs = first, .layout = &layout, .weights = weights}, lane,
+               scratch + layout.weights() + rank * layout.tile(), lanes + lane * layout.sums());
   });
   const NetworkSums sums(layout, lanes);
   const auto give = [&](size_t output, const float* from, int64_t rows, int64_t columns, int64_t step) {
