@@ -173,7 +173,8 @@ std::vector<RecipeKey> common_keys() {
        .doc =
            "order of sums over samples, tokens and masked words: blocks (in blocks of 64, then by a tree; products as "
            "their kernel likes), in-order (one chain, in which padding changes no bit: how a recipe with packing and "
-           "one without it give equal bits, in f32), auto (in-order with data.packing in f32, else blocks)",
+           "one without it give equal bits, and graphs in any packs, in f32), auto (in-order with data.packing in f32, "
+           "else blocks)",
        .field = RAMET_FIELD(train.sums),
        .choices = {"auto", "blocks", "in-order"}},
       {.name = "train.loss_mean",
