@@ -214,6 +214,8 @@ TEST_F(CutGraphs, SayWhichLayoutsCannotBe) {
               HasSubstr("g: the model reads no graph in clusters"));
   EXPECT_THAT(error_of([&] { prepare(recipe("gcn", {"train.micro_batch=4"})); }),
               HasSubstr("a micro-batch of a graph that is cut has all of its clusters; found 4; expected 8"));
+  EXPECT_THAT(error_of([&] { prepare(recipe("gcn", {"train.sums=in-order", "train.precision=f32"})); }),
+              HasSubstr("train.sums: a graph that is cut sums by a tree over its clusters, and has no sums in order"));
 }
 
 }  // namespace

@@ -357,6 +357,11 @@ class GraphOpener {
                    .found = std::to_string(recipe_.train.micro_batch),
                    .expected = std::to_string(clusters),
                    .remedy = "Leave the key out"});
+    if (recipe_.train.sums == "in-order")
+      throw Error({.what = "a graph that is cut sums by a tree over its clusters, and has no sums in order",
+                   .where = recipe_.where("train.sums"),
+                   .found = "\"in-order\"",
+                   .remedy = "Leave the key out"});
     return clusters;
   }
 
