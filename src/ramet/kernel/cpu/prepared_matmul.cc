@@ -24,7 +24,9 @@ namespace {
 constexpr int64_t kAlign = 64;
 constexpr int64_t kRowGrain = 16;            // threads' shares of rows are cut at multiples of it
 constexpr int64_t kStridedGrain = 2;         // the same of products of f32 that are read as they lie
-constexpr int64_t kBlockBytes = 512 << 10;   // of a copied block of a: half of a second-level cache
+constexpr int64_t kBlockBytes = 2 << 20;     // of a copied block of a, in the third-level cache
+constexpr int64_t kCopiedGrain = 64;         // rows of such a block: transposing is fast in whole groups of them
+constexpr int64_t kCopiedMost = 256;
 constexpr int64_t kBufferedColumns = 512;    // of a block of sums
 constexpr int64_t kTileColumns = 256;        // the same of tiles
 constexpr int64_t kTileStrips = 8;           // of a block of rows of tiles
@@ -156,10 +158,12 @@ void PreparedMatmul::Parts::choose_blocks() {
   buffered = kind != BlockProduct::kOnednn || form.chunks > 1 || by_columns || form.output.dtype == DType::kF16 ||
              (form.has_bias && bias == DType::kF16) ||
              (blocked.compute == DType::kF32 && (form.output.dtype != DType::kF32 || bias != DType::kF32));
-  // Copied rows of a stay in the second-level cache; few sums do, if there are several chunks of them.
+  // A panel of b, in the second-level cache, serves all copied rows of a. Few sums stay there, if there are several
+  // chunks of them.
   row_block = form.m;
   if (copies_a)
-    row_block = std::clamp<int64_t>(round_down(kBlockBytes / std::max<int64_t>(1, form.k * element()), 16), 64, 256);
+    row_block = std::clamp<int64_t>(round_down(kBlockBytes / std::max<int64_t>(1, form.k * element()), kCopiedGrain),
+                                    kCopiedGrain, kCopiedMost);
   if (buffered) row_block = std::min<int64_t>(row_block, 128);
   if (epilogue && !by_columns) {
     const int64_t row_bytes = form.n * static_cast<int64_t>(size_of(form.output.dtype));
