@@ -59,11 +59,13 @@ struct Product {
   }
 };
 
-/// Shapes odd and even, one row, one column, beyond the blocks of each dimension; every type and form.
+/// Shapes odd and even, one row, one column, beyond the blocks of each dimension, rows that threads take in pieces;
+/// every type and form.
 std::vector<Product> products() {
   std::vector<Product> all;
-  const std::vector<std::array<int64_t, 3>> sizes{{1, 1, 1},    {1, 200, 96},   {3, 5, 7},     {33, 65, 130},
-                                                  {64, 64, 64}, {130, 47, 258}, {270, 16, 64}, {20, 700, 34}};
+  const std::vector<std::array<int64_t, 3>> sizes{{1, 1, 1},     {1, 200, 96},  {3, 5, 7},
+                                                  {33, 65, 130}, {64, 64, 64},  {130, 47, 258},
+                                                  {270, 16, 64}, {20, 700, 34}, {1570, 34, 20}};
   for (const auto& [m, n, k] : sizes)
     for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
       for (int form = 0; form < 4; ++form)

@@ -26,7 +26,9 @@ constexpr int64_t kRowGrain = 16;            // threads' shares of rows are cut 
 constexpr int64_t kStridedGrain = 2;         // the same of products of f32 that are read as they lie
 constexpr int64_t kBlockBytes = 2 << 20;     // of a copied block of a, in the third-level cache
 constexpr int64_t kCopiedGrain = 64;         // rows of such a block: transposing is fast in whole groups of them
-constexpr int64_t kCopiedMost = 256;
+constexpr int64_t kCopiedMost = 256;         // of its rows
+constexpr int64_t kSharedLeast = 512;        // rows a thread from which on threads take pieces of rows in turn
+constexpr int64_t kPieceLeast = 64;          // rows of such a piece
 constexpr int64_t kBufferedColumns = 512;    // of a block of sums
 constexpr int64_t kTileColumns = 256;        // the same of tiles
 constexpr int64_t kTileStrips = 8;           // of a block of rows of tiles
@@ -80,6 +82,7 @@ struct PreparedMatmul::Parts {
   bool panels = false;          // narrow rows of f32 go through panel_product
   bool skips_zeros = false;     // rows of a that are zero are left out
   int64_t row_block = 0, column_block = 0;
+  std::vector<Range> pieces;  // of rows, in the order in which threads take them; none: each has its share
   std::string implementation = "plain";
   std::map<std::pair<int64_t, int64_t>, std::unique_ptr<onednn::Gemm>> gemms;  // by rows and columns
   // Scratch: blocked b (one, or one a thread), then for each thread a block of a, a buffer of sums, oneDNN's own.
@@ -114,6 +117,7 @@ struct PreparedMatmul::Parts {
   int64_t scratch_bytes() const { return epilogue_at() + (epilogue ? epilogue->scratch_bytes() : 0); }
 
   void choose_blocks();
+  void choose_pieces();
   bool make_gemms(std::string* why);
   bool make_gemm(int64_t rows, int64_t columns, std::string* why);
   void choose_strided();
@@ -180,6 +184,20 @@ void PreparedMatmul::Parts::choose_blocks() {
   column_block = buffered ? std::min(form.n, round_down(columns / form.chunks, blocked.n_block)) : form.n;
 }
 
+/// Threads of one speed end at the same time: pieces of a size are as many as threads, and each size takes half of what
+/// is left. A thread that something disturbs takes fewer of the last ones.
+void PreparedMatmul::Parts::choose_pieces() {
+  if (kind != BlockProduct::kOnednn || threads == 1 || whole_products || by_columns || form.m < threads * kSharedLeast)
+    return;
+  const int64_t grain = copies_a ? kCopiedGrain : kRowGrain;
+  for (int64_t row = 0; row < form.m;) {
+    const int64_t half = round_down((form.m - row) / (2 * threads), grain);
+    const int64_t rows = std::min(row_block, std::max(half, kPieceLeast));
+    for (int thread = 0; thread < threads && row < form.m; ++thread, row += rows)
+      pieces.push_back({row, std::min(form.m, row + rows)});
+  }
+}
+
 bool PreparedMatmul::Parts::make_gemm(int64_t rows, int64_t columns, std::string* why) {
   auto& gemm = gemms[{rows, columns}];
   if (gemm) return true;
@@ -205,12 +223,15 @@ bool PreparedMatmul::Parts::make_gemms(std::string* why) {
   if (kind == BlockProduct::kTiles) implementation = "tiles";
   if (kind == BlockProduct::kHopper) implementation = "hopper";
   if (kind != BlockProduct::kOnednn) return true;
-  for (int rank = 0; rank < threads; ++rank) {
-    const Range rows = row_share(rank), columns = column_share(rank);
+  const auto make_all = [&](Range rows, Range columns) {
     for (int64_t i = rows.begin; i < rows.end; i += row_block)
       for (int64_t j = columns.begin; j < columns.end; j += column_block)
         if (!make_gemm(std::min(row_block, rows.end - i), std::min(column_block, columns.end - j), why)) return false;
-  }
+    return true;
+  };
+  if (!pieces.empty()) return std::ranges::all_of(pieces, [&](Range rows) { return make_all(rows, {0, form.n}); });
+  for (int rank = 0; rank < threads; ++rank)
+    if (!make_all(row_share(rank), column_share(rank))) return false;
   return true;
 }
 
@@ -529,12 +550,12 @@ void PreparedMatmul::Parts::run(const Operands& at, ThreadTeam& team) const {
       b = at.scratch;
     }
     const auto filled = filled_rows(index, b, at, team);
+    std::atomic<size_t> next{0};
     team.run([&](int rank) {
       if (rank >= threads) return;
-      if (filled)
-        filled_product(index, *filled, rank, b, at);
-      else
-        product(index, row_share(rank), column_share(rank), rank, b, at);
+      if (filled) return filled_product(index, *filled, rank, b, at);
+      if (pieces.empty()) return product(index, row_share(rank), column_share(rank), rank, b, at);
+      for (size_t i = next++; i < pieces.size(); i = next++) product(index, pieces[i], {0, form.n}, rank, b, at);
     });
   }
 }
@@ -615,6 +636,7 @@ std::unique_ptr<PreparedMatmul> PreparedMatmul::make(BlockProduct kind, const Ma
     parts->form.a.dtype = parts->form.b.dtype = DType::kBF16;  // so that they are copied as they are
   }
   parts->choose_blocks();
+  parts->choose_pieces();
   if (!parts->make_gemms(why)) return nullptr;
   parts->choose_strided();
   parts->choose_panels();

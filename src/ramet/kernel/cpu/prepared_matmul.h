@@ -26,7 +26,8 @@ enum class BlockProduct {
 ///
 /// Every element is the same sum in the same order whatever the team, the blocks and the layout of b: threads own whole
 /// rows (or, for few rows, whole column blocks), a block is one single-threaded product over all of a chunk's k, and
-/// chunks are combined by `finish_rows`.
+/// chunks are combined by `finish_rows`. Which thread computes which rows decides no bit, so threads take pieces of
+/// many rows as they become free.
 class PreparedMatmul {
  public:
   /// Null, with the reason in `why`, when this kind does not take the product. `bias` is the type of input 2 of a
