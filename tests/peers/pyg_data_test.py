@@ -277,6 +277,54 @@ class DataTest(unittest.TestCase):
                 for kind in b.edge_types:
                     self.assertEqual(sorted(a[kind].edge_index.T.tolist()), sorted(b[kind].edge_index.T.tolist()))
 
+    def test_layers_that_change_self_loops_name_the_transform(self):
+        from torch_geometric import nn, transforms
+        import ramet
+        import ramet.torch as rt
+        from ramet.graphs import FixedSizeDataLoader, pyg
+
+        class Pooled(torch.nn.Module):
+            def __init__(self, layer, pool=lambda x, batch: nn.global_mean_pool(x, batch.batch, batch.num_graphs)):
+                super().__init__()
+                self.layer, self.pool, self.last = layer, pool, torch.nn.Linear(8, 2)
+
+            def forward(self, batch):
+                weight = {"edge_weight": batch.edge_weight} if "edge_weight" in batch else {}
+                out = self.last(self.pool(self.layer(batch.x, batch.edge_index, **weight), batch))
+                return {"loss": torch.where(batch.graphs_mask, ((out - batch.y)**2).mean(1), 0).sum(), "out": out}
+
+        graphs = molecules()
+        batch = FixedSizeDataLoader(graphs, batch_size=5).batch(0, 0)
+        compiled = lambda module, example: rt.training_model(module, torch.optim.Adam(module.parameters()), example=example, loss="loss")
+        for layer in (nn.GCNConv(6, 8), nn.GATConv(6, 8), nn.ChebConv(6, 8, 3)):
+            with self.subTest(layer), self.assertRaisesRegex(ramet.UnsupportedOp, "loop.py.*add_self_loops=False.*AddSelfLoops"):
+                compiled(pyg.OfBatch(Pooled(layer)), pyg.inputs_of(batch))
+        for pool in (lambda x, batch: nn.global_add_pool(x, batch.batch), lambda x, batch: nn.SumAggregation()(x, batch.batch)):
+            with self.assertRaisesRegex(ramet.UnsupportedOp, "Give num_graphs: global_add_pool"):
+                compiled(pyg.OfBatch(Pooled(nn.SAGEConv(6, 8), pool)), pyg.inputs_of(batch))
+        for module in (Pooled(nn.SAGEConv(6, 8)), pyg.OfBatch(Pooled(nn.SAGEConv(6, 8)))):
+            with self.assertRaisesRegex(ramet.UnsupportedOp, r"found DataBatch.*pyg.OfBatch\(module\), with example=pyg.inputs_of"):
+                compiled(module, batch)
+        # What the message says works.
+        torch.manual_seed(2)
+        for layer, transform in ((nn.GCNConv(6, 8, add_self_loops=False), transforms.AddSelfLoops()),
+                                 (nn.GCNConv(6, 8, normalize=False), transforms.GCNNorm())):
+            made = [transform(graph.clone()) for graph in graphs]
+            for graph in made:
+                del graph.edge_attr
+            self.trains_as_in_pytorch(Pooled(layer), [each for _ in range(3) for each in FixedSizeDataLoader(made, batch_size=5)])
+
+    def test_room_as_a_loader_of_pytorch_geometric_needs_it(self):
+        from torch_geometric.loader import DataLoader
+        from ramet.graphs import FixedSizeDataLoader, FixedSizeOptions
+
+        for made in (molecules(), [library(4 + i, 3 + i, i) for i in range(12)]):
+            found = FixedSizeOptions.from_loader(DataLoader(made, batch_size=4))
+            self.assertEqual(found.num_graphs, 5)
+            self.assertEqual([batch.num_graphs for batch in FixedSizeDataLoader(made, 5, fixed_size_options=found)], [5, 5, 5])
+        self.assertEqual(found.num_nodes, {"paper": 15 + 14 + 13 + 12 + 1, "author": 14 + 13 + 12 + 11 + 1})
+        self.assertEqual(found.num_edges, {"author/writes/paper": 240, "paper/of/author": 240})
+
     def test_refusals_name_what_to_do(self):
         import ramet
         from ramet.graphs import FixedSizeClusterLoader, pyg

@@ -194,6 +194,13 @@ class Loaders(unittest.TestCase):
             graphs.FixedSizeDataLoader(five(), 3, over_size_strategy=OverSizeStrategy.TrimNodes)
         with self.assertRaisesRegex(ramet.UnsupportedOp, "num_workers"):
             graphs.FixedSizeDataLoader(five(), 3, num_workers=2)
+        loader = graphs.FixedSizeDataLoader(five(), 3, num_workers=0, follow_batch=None, pin_memory=False, drop_last=False)
+        self.assertEqual([graphs_in(batch) for batch in loader], [[0, 1], [2, 3], [4]])
+        with self.assertRaisesRegex(ramet.UnsupportedOp, "found drop_last, shufle"):
+            graphs.FixedSizeDataLoader(five(), 3, num_workers=0, drop_last=True, shufle=False)
+        for given in (five(), libraries()):
+            with self.assertRaisesRegex(ramet.ShapeError, r"FixedSizeDataLoader\(batch_size=1\): a batch without a real graph.*give 2"):
+                graphs.FixedSizeDataLoader(given, batch_size=1)
         with self.assertRaisesRegex(ramet.ShapeError, "room for no graph"):
             FixedSizeOptions(num_nodes=1)
         with self.assertRaisesRegex(ramet.ShapeError, "dictionaries of both"):
@@ -202,6 +209,17 @@ class Loaders(unittest.TestCase):
             graphs.FixedSizeNeighborLoader(ring(), [2], input_nodes=np.zeros(12, bool))
         with self.assertRaisesRegex(ramet.ShapeError, "batch size"):
             graphs.FixedSizeDataLoader(five(), 4, fixed_size_options=FixedSizeOptions(20, 20, 3))
+
+    def test_values_of_padding(self):
+        room = FixedSizeOptions(8, 7, 3, node_pad_value=-1, edge_pad_value=-2, graph_pad_value=-3)
+        batch = graphs.FixedSizeDataLoader(five(), 3, fixed_size_options=room).batch(0, 2)
+        self.assertEqual((set(batch["x"][~batch["nodes_mask"]].flat), set(batch["w"][~batch["edges_mask"]]), batch["y"].tolist()),
+                         ({-1}, {-2}, [4, -3, -3]))
+        room = FixedSizeOptions(8, 7, 3, pad_graph_defaults={"y": 9})
+        batch = graphs.FixedSizeDataLoader(five(), 3, fixed_size_options=room).batch(0, 2)
+        self.assertEqual((batch["x"][-1].tolist(), batch["y"].tolist()), ([0, 0], [4, 9, 9]))
+        room = FixedSizeOptions({"author": 5, "paper": 8}, {WRITES: 7, ("paper", "cites", "paper"): 5}, 3, pad_graph_defaults={"y": 9})
+        self.assertEqual(graphs.FixedSizeDataLoader(libraries(), 3, fixed_size_options=room).batch(0, 2)["y"].tolist(), [4, 9, 9])
 
     def test_neighbours(self):
         loader = graphs.FixedSizeNeighborLoader(ring(), [2, 1], batch_size=4, input_nodes=np.arange(12) % 2 == 0, shuffle=True, seed=5)

@@ -52,7 +52,7 @@ class _HeteroLoader(Epochs):
 
     def _made(self, nodes, edges, ptr, seeds, where):
         """A batch of rows of nodes by type, and by type of edges of (rows, ends as places of nodes); `ptr` by type of nodes."""
-        room, batch, pad = self.fixed_size_options, {}, self.fixed_size_options.pad_values
+        room, batch = self.fixed_size_options, {}
         for what, found, space, kept in (("nodes", {key: len(rows) for key, rows in nodes.items()}, room.num_nodes, 1),
                                          ("edges", {key: len(rows) for key, (rows, _) in edges.items()}, room.num_edges, 0)):
             for key, count in found.items():
@@ -61,7 +61,7 @@ class _HeteroLoader(Epochs):
                                 expected=f"at most {space[key] - kept}", remedy="Raise the room")
         for key, rows in nodes.items():
             count = room.num_nodes[key]
-            made = self._fields(key, rows, count, pad["node"])
+            made = self._fields(key, rows, count, "node")
             ends = padded(np.asarray(ptr[key], np.int64), room.num_graphs + 1, len(rows))
             ends[-1] = count
             made |= {"ptr": ends, "batch": np.repeat(np.arange(room.num_graphs), np.diff(ends)), "num_nodes": count}
@@ -74,7 +74,7 @@ class _HeteroLoader(Epochs):
             batch[key] = made
         for key, (rows, ends) in edges.items():
             count, (source, _, target) = room.num_edges[key], type_of(key)
-            made = self._fields(key, rows, count, pad["edge"])
+            made = self._fields(key, rows, count, "edge")
             made["edge_index"] = np.stack([padded(ends[0].astype(np.int64), count, len(nodes[source])),
                                            padded(ends[1].astype(np.int64), count, len(nodes[target]))])
             if self.add_pad_masks:
@@ -90,12 +90,12 @@ class _HeteroLoader(Epochs):
             return batch_of(batch)
         return batch
 
-    def _fields(self, of, rows, count, fill):
+    def _fields(self, of, rows, count, per):
         made = {}
         for key, values in self.graphs.fields.items():
             level, _, name = key.rpartition(".")
             if level == of and name not in self.exclude and key not in self.exclude:
-                made[name] = padded(values[rows], count, fill)
+                made[name] = padded(values[rows], count, self.fixed_size_options.pad_value(per, name))
         return made
 
 
@@ -109,11 +109,9 @@ class HeteroDataLoader(_HeteroLoader):
         if fixed_size_strategy == FixedSizeStrategy.StreamPack:
             raise UnsupportedOp("packing of graphs of several types in streams", where="FixedSizeDataLoader",
                                 expected="FixedSizeStrategy.PadToMax")
+        self._check_room(batch_size)
         self.fixed_size_options = fixed_size_options or FixedSizeOptions.from_dataset(self.graphs, batch_size)
         self._check_options()
-        if self.fixed_size_options.num_graphs != batch_size:
-            raise ShapeError("a batch size that is not the room for graphs", where="FixedSizeDataLoader", found=str(batch_size),
-                             expected=f"num_graphs of the fixed_size_options, {self.fixed_size_options.num_graphs}")
         none = np.zeros(0, np.int32)
         counts = np.arange(len(self.graphs) + 1, dtype=np.int64)  # the order is that of graphs of one node
         self._packs = _ramet.GraphPacks(counts, np.zeros_like(counts), none, none, f"count:{batch_size - 1}", shuffle=shuffle,
@@ -140,7 +138,7 @@ class HeteroDataLoader(_HeteroLoader):
             edges[key] = numbers, np.stack([ends[0] + ptr[source][graph], ends[1] + ptr[target][graph]])
         made = self._made(nodes, edges, ptr, None, f"batch {number} of epoch {epoch}")
         room = self.fixed_size_options
-        of_graphs = self._fields("graph", chosen, room.num_graphs, room.pad_values["graph"])
+        of_graphs = self._fields("graph", chosen, room.num_graphs, "graph")
         if self.add_pad_masks:
             of_graphs["graphs_mask"] = np.arange(room.num_graphs) < len(chosen)
         return self._given(made | of_graphs)

@@ -1,6 +1,7 @@
 """Batches of graphs that all have one size, made by Ramet's loaders. The names are those of PopTorch Geometric."""
 
 import enum
+import itertools
 
 import numpy as np
 
@@ -40,11 +41,14 @@ class OverSizeStrategy(enum.Enum):
 
 class FixedSizeOptions:
     """Room of a batch. One node and one graph of it are kept for padding. `num_edges`: by default that of a complete
-    graph. Values of padding: `node_pad_value` and so on. Of several types both are dictionaries: nodes by type, one of each
-    type for padding, and edges by (type of sources, name, type of targets)."""
+    graph. Values of padding: `node_pad_value` and so on, and `pad_graph_defaults` of some fields of graphs by name. Of several
+    types both are dictionaries: nodes by type, one of each type for padding, and edges by (type of sources, name, type of
+    targets)."""
 
-    def __init__(self, num_nodes, num_edges=None, num_graphs=2, node_pad_value=0.0, edge_pad_value=0.0, graph_pad_value=0.0):
+    def __init__(self, num_nodes, num_edges=None, num_graphs=2, node_pad_value=0.0, edge_pad_value=0.0, graph_pad_value=0.0,
+                 pad_graph_defaults=None):
         self.pad_values = {NODE: node_pad_value, EDGE: edge_pad_value, "graph": graph_pad_value}
+        self.pad_graph_defaults = dict(pad_graph_defaults or {})
         self.num_graphs = int(num_graphs)
         if isinstance(num_nodes, dict) or isinstance(num_edges, dict):
             self._of_types(num_nodes, num_edges)
@@ -64,6 +68,10 @@ class FixedSizeOptions:
             raise ShapeError("room for no graph", where="FixedSizeOptions", found=repr(self),
                              expected="at least 2 graphs and 1 node of each type, of which one each is padding")
 
+    def pad_value(self, per, name):
+        """What a field called `name` of "node", "edge" or "graph" has in padding."""
+        return self.pad_graph_defaults.get(name, self.pad_values[per]) if per == "graph" else self.pad_values[per]
+
     @classmethod
     def from_dataset(cls, dataset, batch_size):
         """Room for any batch_size - 1 graphs of the set, and the padding."""
@@ -80,13 +88,17 @@ class FixedSizeOptions:
     @classmethod
     def from_loader(cls, loader, sample_limit=1000):
         """Room for the batches that a loader of PyTorch Geometric gives, as far as its first `sample_limit` tell."""
-        nodes = edges = graphs = 0
-        for number, each in enumerate(loader):
-            if number == sample_limit:
-                break
-            nodes, edges = max(nodes, each.num_nodes), max(edges, each.num_edges)
-            graphs = max(graphs, getattr(each, "num_graphs", 1))
-        return cls(nodes + 1, edges, graphs + 1)
+        nodes, edges, graphs, several = {}, {}, 0, False
+        for each in itertools.islice(loader, sample_limit):
+            several, graphs = has_types(each), max(graphs, getattr(each, "num_graphs", 1))
+            for counts, what, kinds in ((nodes, "num_nodes", each.node_types if several else [NODE]),
+                                        (edges, "num_edges", each.edge_types if several else [EDGE])):
+                for kind in kinds:
+                    counts[kind] = max(counts.get(kind, 0), getattr(each[kind] if several else each, what))
+        if not graphs:
+            raise ShapeError("a loader without a batch", where="FixedSizeOptions.from_loader")
+        nodes = {kind: count + 1 for kind, count in nodes.items()}
+        return cls(nodes, edges, graphs + 1) if several else cls(nodes[NODE], edges[EDGE], graphs + 1)
 
     def __repr__(self):
         return f"FixedSizeOptions(num_nodes={self.num_nodes}, num_edges={self.num_edges}, num_graphs={self.num_graphs})"
@@ -193,7 +205,7 @@ class _Loader(Epochs):
         for name, key in self.keys.items():
             of, values = key.rpartition(".")[0], self.graphs.fields[key]
             count, rows = rooms[of]
-            batch[name] = padded(values[rows], count, room.pad_values[of])
+            batch[name] = padded(values[rows], count, room.pad_value(of, name))
         batch["edge_index"] = np.stack([padded(pack[each], room.num_edges, nodes, np.int64) for each in ("source", "target")])
         # Padding: all nodes are in the last graph, and edges join the first of them to itself. Graphs between are empty.
         ptr = padded(pack["graph_ptr"], room.num_graphs + 1, nodes, np.int64)
@@ -226,11 +238,9 @@ class FixedSizeDataLoader(_Loader):
     def __init__(self, dataset, batch_size=2, shuffle=False, fixed_size_options=None,
                  fixed_size_strategy=FixedSizeStrategy.PadToMax, over_size_strategy=OverSizeStrategy.Error, add_pad_masks=True,
                  exclude_keys=(), seed=0, **others):
-        super().__init__(dataset, None, over_size_strategy, add_pad_masks, exclude_keys, others)
+        super().__init__(dataset, fixed_size_options, over_size_strategy, add_pad_masks, exclude_keys, others)
+        self._check_room(batch_size)
         room = self.fixed_size_options = fixed_size_options or FixedSizeOptions.from_dataset(self.graphs, batch_size)
-        if room.num_graphs != batch_size:
-            raise ShapeError("a batch size that is not the room for graphs", where="FixedSizeDataLoader", found=str(batch_size),
-                             expected=f"num_graphs of the fixed_size_options, {room.num_graphs}")
         self._shuffled = (shuffle, seed)
         self._stream = fixed_size_strategy == FixedSizeStrategy.StreamPack
         self._epochs = {}

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from ramet.errors import UnsupportedOp
 
 from . import _ctc
-from ._places import is_users, text_of
+from ._places import is_users, remedy_at, text_of
 
 # Methods that turn a tensor's values into Python's.
 VALUE_READERS = {torch.Tensor.item: "item()", torch.Tensor.tolist: "tolist()", torch.Tensor.numpy: "numpy()",
@@ -34,8 +34,8 @@ def place_now():
 def reads_value(what, place):
     return UnsupportedOp(
         f"the Python code of the model reads the value of a tensor: {what}", where=place,
-        remedy="A compiled program has no Python in it. Use tensor operations (torch.where), or decide by a number "
-               "that is known before the first step")
+        remedy=remedy_at(place, "A compiled program has no Python in it. Use tensor operations (torch.where), or decide by a number "
+                                "that is known before the first step"))
 
 
 class Traps(TorchFunctionMode):

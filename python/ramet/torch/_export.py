@@ -13,7 +13,7 @@ from ramet.errors import Error, ShapeError, UnsupportedOp
 
 from . import _capture, _ctc, _loops, _marks
 from ._known import Known, changing_buffers
-from ._places import frames_of_forward, place_in, place_of, place_of_error
+from ._places import frames_of_forward, place_in, place_of, place_of_error, remedy_at
 from ._structure import InputTree, OutputTree
 from ._weights import is_released
 
@@ -310,8 +310,8 @@ def _reworded(error, module):
                              remedy="Give the recurrent layer the padded batch, and mask what stands behind the lengths")
     if kind in DEPENDS_ON_DATA or wants_number or "data-dependent" in str(error) or "unbacked" in str(error):
         return UnsupportedOp("the forward pass depends on the value of a tensor", where=place, found=text,
-                             remedy="A compiled program computes the same operations in every step. Use torch.where, or "
-                                    "decide by a number that is known before the first step")
+                             remedy=remedy_at(place, "A compiled program computes the same operations in every step. Use torch.where, "
+                                              "or decide by a number that is known before the first step"))
     ran = (TypeError, ValueError, IndexError, KeyError, AttributeError, AssertionError)
     if isinstance(error, ran) or (kind == "RuntimeError" and place_of_error(error)):
         return Error(f"the module fails on the example: {kind}", where=place, found=text,
@@ -334,8 +334,8 @@ def _refuse_unknown_sizes(exported):
         raise UnsupportedOp(
             "results whose size or value is known only when the program runs", where=found[0][1],
             found=", ".join(f"{op} ({'; '.join([f'{count}x', *places[op][:3]])})" for op, count in counts.items()),
-            remedy="Keep fixed sizes: use a mask and torch.where instead of choosing elements. What is the same in every step, such as "
-                   "the edges of a fixed graph, may be a buffer of the module: its values are known")
+            remedy=remedy_at(found[0][1], "Keep fixed sizes: use a mask and torch.where instead of choosing elements. What is the same in "
+                             "every step, such as the edges of a fixed graph, may be a buffer of the module: its values are known"))
 
 
 def _graphs(module):

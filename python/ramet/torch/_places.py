@@ -10,6 +10,24 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
+# What to do about code of PyTorch Geometric that depends on the values of tensors, by its place.
+_REMEDIES = {
+    r"loop\.py:\d+ in \w*self_loops":
+        "PyTorch Geometric's layer changes self loops, and edges of a batch are known in the step alone. Give the layer "
+        "add_self_loops=False, and the data the transform AddSelfLoops before batches are made (GCNConv(normalize=False) goes with "
+        "GCNNorm). A layer without this option, such as ChebConv, needs edges that are a buffer of the module",
+    r"_scatter\.py:\d+ in scatter|base\.py:\d+ in __call__":
+        "PyTorch Geometric counts the graphs by their greatest number. Give num_graphs: global_add_pool(x, batch.batch, batch.num_graphs), "
+        "an aggregation or scatter dim_size=batch.num_graphs",
+    r"_to_dense_batch\.py:\d+ in to_dense_batch": "Give to_dense_batch batch_size=batch.num_graphs and max_num_nodes=",
+}
+
+
+def remedy_at(place, usual):
+    """What to do about the code at a place: of PyTorch Geometric's code what replaces it, of other code `usual`."""
+    return next((remedy for pattern, remedy in _REMEDIES.items() if re.match(pattern, place)), usual)
+
+
 def is_users(path):
     """Whether a file is neither of PyTorch nor of Ramet."""
     return not path.startswith((_TORCH, _OWN, "<")) and not path.endswith(("contextlib.py", "functools.py"))

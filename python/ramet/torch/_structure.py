@@ -104,7 +104,7 @@ class InputTree:
                 raise UnsupportedOp("an example with a value that is no tensor, number or text", where=f"example['{name}']",
                                     found=type(leaf).__name__,
                                     expected="tensors, arrays, numbers, texts and None, in dictionaries, tuples and lists",
-                                    remedy="Take what forward needs out of the object, or make it in forward")
+                                    remedy=_remedy_for(leaf))
         positional = sum(1 for path, _ in leaves if path[0].idx == 0)
         dims = tuple(batch_dims.get(name, 0) for name in found_names)
         tree = InputTree(spec, tuple(found_names), tuple(types), tuple(constants), positional, dims)
@@ -176,6 +176,14 @@ class InputTree:
             raise ShapeError("inputs with different numbers of samples", where=where,
                              found=", ".join(f"{name} {tensor.shape[0]}" for name, tensor in tensors))
         return tensors
+
+
+def _remedy_for(value):
+    """What to do about a value that is no tensor."""
+    if any(each.__module__.startswith("torch_geometric.data") for each in type(value).__mro__):
+        return ("Compile ramet.graphs.pyg.OfBatch(module), with example=pyg.inputs_of(batch), and call step(**pyg.inputs_of(batch)): these "
+                "are the tensors of the batch")
+    return "Take what forward needs out of the object, or make it in forward"
 
 
 def _names_text(arguments, keywords):
