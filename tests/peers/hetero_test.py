@@ -1,5 +1,6 @@
 """Networks on graphs with several types beside PyTorch Geometric's HeteroConv: answers and losses from the same weights, and
 bits on layouts."""
+import tempfile
 import unittest
 
 import numpy as np
@@ -68,6 +69,21 @@ def run(convs, x, edges):
     return convs[1](x, edges)["paper"]
 
 
+def sampled_training(kind, layout):
+    """A training on sampled batches, of which six are an epoch."""
+    edges, x, labels = drawn()
+    loader = HeteroNeighborLoader({each: {"x": rows} for each, rows in x.items()}, edges, fanout={each: [4, 2] for each in TYPES},
+                                  seeds=("paper", np.arange(36)), batch=6, labels=labels, epochs=3)
+    m = ramet.ModelBuilder("sampled")
+    graph = loader.graph(m)
+    fields, wanted = loader.inputs(m)
+    rows = network(m, graph, {each: of["x"] for each, of in fields.items()}, kind)
+    room = loader.room["paper"]
+    m.loss(ramet.cross_entropy_loss(ramet.reshape(rows, [room, CLASSES]), ramet.reshape(wanted, [room])))
+    return ramet.Training(m.build(), train=loader.data(), micro_batches=4, lanes=4, threads=1, layout=layout,
+                          optimizer=ramet.AdamW(), schedule=ramet.Schedule(kind="constant", learning_rate=0.01))
+
+
 class Hetero(unittest.TestCase):
     def beside_peer(self, kind):
         edges, x, labels = drawn()
@@ -103,25 +119,23 @@ class Hetero(unittest.TestCase):
         self.beside_peer("gat")
 
     def test_sampled_batches_have_the_same_bits_on_layouts(self):
-        edges, x, labels = drawn()
-        loader = HeteroNeighborLoader({each: {"x": rows} for each, rows in x.items()}, edges,
-                                      fanout={each: [4, 2] for each in TYPES}, seeds=("paper", np.arange(36)), batch=6,
-                                      labels=labels, epochs=3)
         for kind in ("sage", "gat"):
-            hashes = {}
+            hashes, losses = {}, {}
             for layout in LAYOUTS:
-                m = ramet.ModelBuilder("sampled")
-                graph = loader.graph(m)
-                fields, wanted = loader.inputs(m)
-                rows = network(m, graph, {each: of["x"] for each, of in fields.items()}, kind)
-                room = loader.room["paper"]
-                m.loss(ramet.cross_entropy_loss(ramet.reshape(rows, [room, CLASSES]), ramet.reshape(wanted, [room])))
-                training = ramet.Training(m.build(), train=loader.data(), micro_batches=4, lanes=4, threads=1, layout=layout,
-                                          optimizer=ramet.AdamW(), schedule=ramet.Schedule(kind="constant", learning_rate=0.01))
-                losses = [training.step().loss for _ in range(4)]
+                training = sampled_training(kind, layout)
+                losses[layout] = [training.step().loss for _ in range(4)]
                 hashes[layout] = training.weights_hash()
-                self.assertTrue(np.isfinite(losses).all())
+                self.assertTrue(np.isfinite(losses[layout]).all())
             self.assertEqual(len(set(hashes.values())), 1, (kind, hashes))
+            # A step has four batches, and an epoch six: a checkpoint after one step is in the middle of the epoch.
+            with tempfile.TemporaryDirectory() as folder:
+                first = sampled_training(kind, "r=2")
+                first.step()
+                saved = first.save(folder)
+                rest = sampled_training(kind, "p=2 r=2")
+                self.assertEqual(rest.restore(saved), "")
+                self.assertEqual([rest.step().loss for _ in range(3)], losses[""][1:])
+                self.assertEqual(rest.weights_hash(), hashes[""])
 
 
 if __name__ == "__main__":
