@@ -12,6 +12,7 @@
 namespace ramet::graphs {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -158,7 +159,7 @@ TEST(Molecules, RowsThatAreNoMoleculesAreListed) {
 
 std::string message_of(const std::string& table, const MoleculeOptions& options) {
   try {
-    read_molecules(table, "table.csv", options, KnownMolecules());
+    require_molecules(read_molecules(table, "table.csv", options, KnownMolecules()), "table.csv", "refused.csv");
   } catch (const Error& error) {
     return error.what();
   }
@@ -168,8 +169,11 @@ std::string message_of(const std::string& table, const MoleculeOptions& options)
 TEST(Molecules, BadTablesAreRefused) {
   EXPECT_THAT(message_of(kTable, {.smiles = "formula"}), HasSubstr("formula"));
   EXPECT_THAT(message_of(kTable, {.targets = {"c"}}), HasSubstr("'c'"));
-  EXPECT_THAT(message_of(kTable, {.targets = {"name"}}), HasSubstr("table.csv:2, name"));
-  EXPECT_THAT(message_of("smiles\nX\n", {}), HasSubstr("no molecules"));
+  EXPECT_THAT(message_of(kTable, {.targets = {"name"}}), HasSubstr("table.csv:2, name: a number is none"));
+  EXPECT_THAT(message_of("smiles,y\nCCO,NA\n", {.targets = {"y"}}), HasSubstr("Leave the cell"));
+  EXPECT_THAT(message_of("smiles\n\nX\nY\n", {}),
+              AllOf(HasSubstr("2 of 2 rows are no molecules; found in line 3 'X': unknown"),
+                    HasSubstr("listed in refused.csv")));
   EXPECT_THAT(message_of("smiles\n", {}), HasSubstr("no molecules"));
 }
 

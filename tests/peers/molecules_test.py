@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
@@ -134,6 +135,18 @@ class MoleculesBesideRdkit(unittest.TestCase):
         said = json.loads(self.printed.splitlines()[0])
         self.assertEqual((said["rows"], said["refused"]), (12, 5))
         self.assertEqual(graphs.tensors["graph.label"].tolist(), [1, 0, 1, -1, 0, 1, 1])
+
+    def test_a_table_without_any_molecule_is_an_error_and_a_list(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "table.csv").write_text("smiles\nC1CCC\nXyz\nCC(C)(C)(C)C\n")
+            done = subprocess.run([PROGRAM, "molecules", "table.csv", "--out", "out"], cwd=folder, capture_output=True, text=True)
+            self.assertNotEqual(done.returncode, 0)
+            for text in ("3 of 3 rows are no molecules", "in line 2 'C1CCC'", "out/refused.csv"):
+                self.assertIn(text, done.stderr)
+            refused = list(csv.DictReader(io.StringIO((folder / "out/refused.csv").read_text())))
+            self.assertEqual([row["smiles"] for row in refused], ["C1CCC", "Xyz", "CC(C)(C)(C)C"])
+            self.assertFalse((folder / "out/molecules.safetensors").exists())
 
     def test_a_published_table(self):
         data = os.environ.get("RAMET_DATA")

@@ -57,12 +57,13 @@ int run_molecules(MoleculeArguments arguments, bool json) {
       });
   status.clear();
   const int64_t rows = read.tables.graphs + std::ssize(read.refused);
-  for (const std::string& transform : arguments.apply) graphs::apply_transform(read.tables, transform, "edge");
-  const graphs::GraphSet set(std::move(read.tables), arguments.table);
   const std::filesystem::path folder = arguments.out;
   std::filesystem::create_directories(folder);
-  set.save(folder / "molecules.safetensors");
   write_file_atomic(folder / "refused.csv", refused_text(read.refused));
+  graphs::require_molecules(read, arguments.table, (folder / "refused.csv").string());
+  for (const std::string& transform : arguments.apply) graphs::apply_transform(read.tables, transform, "edge");
+  const graphs::GraphSet set(std::move(read.tables), arguments.table);
+  set.save(folder / "molecules.safetensors");
   if (json)
     JsonLine()
         .set("event", "molecules")

@@ -22,7 +22,7 @@ bool Lines::next() {
 void Lines::fail(const std::string& what, std::string_view found, const std::string& expected,
                  const std::string& remedy) const {
   throw FormatError({.what = what,
-                     .where = source_ + ":" + std::to_string(number_),
+                     .where = number_ > 0 ? source_ + ":" + std::to_string(number_) : source_,
                      .found = found.data() ? "'" + std::string(found.substr(0, 100)) + "'" : "",
                      .expected = expected,
                      .remedy = remedy});
@@ -38,13 +38,13 @@ int64_t Lines::whole(std::string_view word, int64_t low, int64_t high) const {
   return value;
 }
 
-double Lines::real(std::string_view word) const {
+double Lines::real(std::string_view word, const std::string& remedy) const {
   word = trimmed(word);
   if (word.starts_with('+')) word.remove_prefix(1);
   double value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   if (error != std::errc() || end != word.data() + word.size() || !std::isfinite(value))
-    fail("a number is none, or not finite", word, "a finite number");
+    fail("a number is none, or not finite", word, "a finite number", remedy);
   return value;
 }
 

@@ -10,7 +10,8 @@
 
 namespace ramet::graphs {
 
-/// The lines of a text file, without their ends (LF or CR LF). Errors name the file and the line.
+/// The lines of a text file, without their ends (LF or CR LF). Errors name the file and the line; before the first
+/// line, the source alone.
 class Lines {
  public:
   Lines(std::string_view text, std::string source) : rest_(text), source_(std::move(source)) {}
@@ -24,7 +25,7 @@ class Lines {
 
   /// A whole number in [low, high], or a finite number, alone in `word` but for blanks around it.
   int64_t whole(std::string_view word, int64_t low, int64_t high) const;
-  double real(std::string_view word) const;
+  double real(std::string_view word, const std::string& remedy = "") const;
 
  private:
   std::string_view rest_, line_;

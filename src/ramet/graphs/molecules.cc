@@ -119,13 +119,7 @@ class MoleculeTable {
         add(row, std::move(molecule));
       if (progress) progress(static_cast<int64_t>(row) + 1, std::ssize(table_.rows));
     }
-    if (rows_.empty())
-      throw FormatError({.what = "the table has no molecules",
-                         .where = table_.source,
-                         .found = result_.refused.empty() ? "no rows"
-                                                          : "'" + result_.refused[0].smiles.substr(0, 100) +
-                                                                "': " + result_.refused[0].reason});
-    build();
+    if (!rows_.empty()) build();
     return std::move(result_);
   }
 
@@ -140,7 +134,8 @@ class MoleculeTable {
   double number(size_t row, size_t column) const {
     const std::string& cell = table_.rows[row][column];
     if (trimmed(cell).empty()) return std::numeric_limits<double>::quiet_NaN();
-    return Lines("", table_.source + ":" + std::to_string(table_.lines[row]) + ", " + table_.header[column]).real(cell);
+    return Lines("", table_.source + ":" + std::to_string(table_.lines[row]) + ", " + table_.header[column])
+        .real(cell, "Leave the cell of a number that is not known empty");
   }
 
   void build() {
@@ -231,6 +226,19 @@ class MoleculeTable {
 ReadMolecules read_molecules(std::string_view csv, const std::string& source, const MoleculeOptions& options,
                              const SmilesReader& reader, const std::function<void(int64_t, int64_t)>& progress) {
   return MoleculeTable(csv, source, options).read(reader, progress);
+}
+
+void require_molecules(const ReadMolecules& read, const std::string& source, const std::string& list) {
+  if (read.tables.graphs > 0) return;
+  if (read.refused.empty())
+    throw FormatError({.what = "the table has no molecules", .where = source, .found = "no rows"});
+  const RefusedMolecule& first = read.refused[0];
+  const std::string rows = std::to_string(read.refused.size());
+  throw FormatError(
+      {.what = rows + " of " + rows + " rows are no molecules",
+       .where = source,
+       .found = "in line " + std::to_string(first.line) + " '" + first.smiles.substr(0, 100) + "': " + first.reason,
+       .remedy = "All rows and the reasons are listed in " + list + ". --smiles names the column to read"});
 }
 
 }  // namespace ramet::graphs

@@ -41,9 +41,13 @@ struct ReadMolecules {
 
 /// Graphs of the molecules of a table of comma-separated values, in its order. Bonds are edges in both directions.
 /// Fields of graphs: "scaffold", a category; "line" i32, on which the row begins; and those that the options ask for.
-/// A text that is no SMILES is listed, and left out. Throws Error for columns that are not there, for cells that should
-/// be numbers and are none, and where no molecule is left. `progress` is told how many rows have been read.
+/// A text that is no SMILES is listed, and left out; where no molecule is left, the tables are empty. Throws Error for
+/// columns that are not there, and for cells that should be numbers and are none. `progress` is told how many rows have
+/// been read.
 ReadMolecules read_molecules(std::string_view csv, const std::string& source, const MoleculeOptions& options,
                              const SmilesReader& reader, const std::function<void(int64_t, int64_t)>& progress = {});
+
+/// Throws Error where no molecule is left. `list`: the file that lists the rows which were left out.
+void require_molecules(const ReadMolecules& read, const std::string& source, const std::string& list);
 
 }  // namespace ramet::graphs
