@@ -67,7 +67,7 @@ def epochs_of(side, seed, args):
                        "edgebank": each["held_out_test_edgebank_precision"]}
     else:
         for each in stream(torch(args, "--seed", seed, "--epochs", args.epochs)):
-            yield {"validation": each["validation"], "test": each["test"]}
+            yield {"validation": each["average_precision"], "test": each["test_average_precision"]}
 
 
 def kept(args):

@@ -1,6 +1,6 @@
 """Trains PyTorch Geometric's temporal graph network (its classes TGNMemory, TransformerConv and LastNeighborLoader, put
 together as its example tgn.py does) on a graph set of events that `ramet graphs prepare events` wrote, and prints one JSON
-object an epoch: the loss, the mean average precisions of the validation and the test batches, and the seconds of training.
+object an epoch: the loss, the numbers of Ramet's evaluation by the same names, and the seconds of training.
 
     python bench/peers/torch_tgn.py --set collegemsg.safetensors --epochs 50 --seed 1
 
@@ -219,9 +219,8 @@ def main():
         start = time.perf_counter()
         loss = train_epoch(network, optimizer, epoch, args)
         seconds = time.perf_counter() - start
-        validation, validation_auc, test, test_auc = evaluate(network, args)
-        print(json.dumps({"epoch": epoch + 1, "loss": loss, "validation": validation, "validation_auc": validation_auc,
-                          "test": test, "test_auc": test_auc, "train_seconds": seconds}), flush=True)
+        found = dict(zip(("average_precision", "roc_auc", "test_average_precision", "test_roc_auc"), evaluate(network, args)))
+        print(json.dumps({"epoch": epoch + 1, "loss": loss, **found, "train_seconds": seconds}), flush=True)
 
 
 if __name__ == "__main__":
