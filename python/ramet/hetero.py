@@ -18,6 +18,7 @@ import numpy as np
 from ramet import _ramet as ops
 from ramet.errors import ShapeError
 from ramet.graphs import Graph, lists
+from ramet.graphs._edges import whole
 
 ALL = np.iinfo(np.int64).max  # more edges than a node has
 
@@ -135,7 +136,7 @@ class HeteroNeighborLoader:
         self._check(edges, batch)
         self.edges = {}
         for each in fanout:
-            source, target = np.asarray(edges[each], np.int64)
+            source, target = whole(edges[each], f"edges {name_of(each)}")
             order = np.lexsort((source, target))
             pointers = np.searchsorted(target[order], np.arange(self.sizes[each[2]] + 1))
             self.edges[each] = source[order], pointers, order
@@ -170,7 +171,7 @@ class HeteroNeighborLoader:
             raise ValueError(f"the seeds are of '{kind}', which has no field; fields are of {', '.join(self.sizes)}")
         seeds = np.asarray(seeds)
         if seeds.dtype != bool:
-            return seeds.astype(np.int64)
+            return whole(seeds, f"seeds of '{kind}'")
         if seeds.shape != (self.sizes[kind],):
             raise ValueError(f"the mask of seeds is {list(seeds.shape)}, and there are {self.sizes[kind]} nodes of '{kind}'")
         return np.flatnonzero(seeds)

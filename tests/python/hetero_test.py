@@ -69,6 +69,8 @@ class Sampling(unittest.TestCase):
             np.testing.assert_array_equal(by_mask.arrays(3)[name], array, name)
         with self.assertRaisesRegex(ValueError, r"mask of seeds is \[79\], and there are 80 nodes of 'item'"):
             loader(seeds=("item", np.ones(79, bool)))
+        with self.assertRaisesRegex(ramet.ShapeError, "seeds of 'item': numbers that are not whole"):
+            loader(seeds=("item", np.array([0.5])))
 
     def test_every_edge_is_as_likely(self):
         star = {BUYS: np.stack([np.arange(50), np.zeros(50, int)])}
