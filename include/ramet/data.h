@@ -43,6 +43,8 @@ struct ArrayOptions {
 };
 
 struct KnowledgeOptions;  // ramet/knowledge.h
+struct GraphNetOptions;   // ramet/graph_net.h
+class GraphSet;
 
 /// Samples for training or evaluation, epoch after epoch. Cheap to copy. Training's constructor checks them against the
 /// model, and throws Error where names, types or shapes differ.
@@ -58,10 +60,13 @@ class RAMET_API Data {
   static Data file(const std::string& path, const ArrayOptions& options = {});
   /// Samples of a source; throws Error when it is null.
   static Data source(std::shared_ptr<const Source> source);
-  /// Triples to train the knowledge_model of the same options on (ramet/knowledge.h): i32 [triples, 3] of head, relation
-  /// and tail. The library draws the negatives. `known`: further triples that count as true. Both are copied. Throws
-  /// Error for numbers that are no entity or relation.
+  /// Triples to train the knowledge_model of the same options on (ramet/knowledge.h): i32 [triples, 3] of head,
+  /// relation and tail. The library draws the negatives. `known`: further triples that count as true. Both are copied.
+  /// Throws Error for numbers that are no entity or relation.
   static Data triples(const KnowledgeOptions& options, const ArrayView& triples, const ArrayView& known = ArrayView());
+  /// The batches of graphs that the graph_net of the same options and graphs reads (ramet/graph_net.h): a sample is a
+  /// pack. held_out() gives those of the part GraphNetOptions::held_out. Throws Error as graph_net does.
+  static Data graphs(const GraphNetOptions& options, const GraphSet& graphs);
   /// The samples that ArrayOptions::held_out holds out, in a fixed order. Where it is 0, and of a Source, there are
   /// none: the constructor of Training then throws Error.
   Data held_out() const;

@@ -6,11 +6,13 @@
 #include "ramet/data.h"         // where samples come from
 #include "ramet/error.h"        // errors
 #include "ramet/error_types.h"  // errors that programs treat each in their own way
+#include "ramet/graph_net.h"    // networks that read graphs
 #include "ramet/graphs.h"       // packs of graphs
 #include "ramet/import.h"       // models that PyTorch traced
 #include "ramet/knowledge.h"    // models of knowledge graphs
 #include "ramet/log.h"          // runs that a program logs to
 #include "ramet/memory.h"       // memory of this process
+#include "ramet/messages.h"     // messages along edges
 #include "ramet/model.h"        // building a model
 #include "ramet/onnx.h"         // ONNX files
 #include "ramet/ops.h"          // the ops

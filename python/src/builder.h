@@ -47,6 +47,8 @@ void bind_data(nb::module_& m);
 void bind_graphs(nb::module_& m);
 void bind_knowledge(nb::module_& m);
 void bind_knowledge_runs(nb::module_& m);
+void bind_graph_net(nb::module_& m);
+void bind_graph_net_runs(nb::module_& m);
 void bind_training(nb::module_& m);
 void bind_import(nb::module_& m);
 void bind_log(nb::module_& m);

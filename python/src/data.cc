@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "builder.h"
+#include "graph_net.h"
 
 namespace ramet_python {
 namespace {
@@ -111,6 +112,14 @@ void bind_data(nb::module_& m) {
           "options"_a, "triples"_a, "known"_a = nb::none(),
           "Triples [triples, 3] of head, relation and tail, to train the knowledge_model of the same options on. The "
           "library draws the wrong answers. `known`: further triples that are true.")
+      .def_static(
+          "graphs",
+          [](const ramet::GraphNetOptions& options, nb::object graphs) {
+            return PyData{ramet::Data::graphs(options, graph_set_of(graphs)), nullptr};
+          },
+          "options"_a, "graphs"_a,
+          "The batches that the graph_net of the same options and the same ramet.graphs.GraphSet reads: a sample is a "
+          "pack. `held_out` gives those of the part that the options hold out.")
       .def(
           "held_out", [](const PyData& self) { return PyData{self.data.held_out(), self.kept}; },
           "The samples that `held_out` of `arrays` or `file` holds out.");

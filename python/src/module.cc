@@ -11,11 +11,13 @@ NB_MODULE(_ramet, m) {
   bind_sparse(m);
   bind_options(m);
   bind_knowledge(m);
+  bind_graph_net(m);
   bind_data(m);
   bind_graphs(m);
   bind_log(m);
   bind_memory(m);
   bind_training(m);
   bind_knowledge_runs(m);
+  bind_graph_net_runs(m);
   bind_import(m);
 }

@@ -138,6 +138,17 @@ class Installed(unittest.TestCase):
         self.assertLess(losses[-1], losses[0])
         self.assertGreater(float(re.search(r"([\d.]+) numbers cut", printed)[1]), 0)
 
+    def test_networks_on_graphs(self):
+        printed = self.same_lines("graph_net", "60")
+        self.assertGreater(float(re.search(r"accuracy ([\d.]+)%", printed)[1]), 80, printed)
+        for kind in ("pna", "gat"):
+            self.assertRegex(run(self.programs / "graph_net", "threads=1", "10", kind), r"held out: accuracy [\d.]+%")
+
+    def test_a_message_of_ones_own(self):
+        printed = self.same_lines("messages", "60")
+        losses = [float(loss) for loss in re.findall(r"^step \d+: loss ([\d.e-]+)", printed, re.M)]
+        self.assertLess(losses[-1], 0.5 * losses[0])
+
     def test_the_installed_program_takes_a_saved_model(self):
         file = self.programs / "program.ramet"
         run(self.programs / "program", "", "1", file)

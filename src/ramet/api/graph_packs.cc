@@ -1,14 +1,15 @@
 #include <cstring>
 #include <span>
 
+#include "ramet/api/graph_lists.h"
 #include "ramet/base/error.h"
 #include "ramet/graphs.h"
 #include "ramet/graphs/pack_text.h"
 
-namespace ramet::v0 {
+namespace ramet::api {
 namespace {
 
-void check(const GraphLists& lists) {
+void check(const v0::GraphLists& lists) {
   const auto refuse = [](const std::string& what, const std::string& found) {
     throw Error({.what = what, .where = "graphs", .found = found});
   };
@@ -23,19 +24,31 @@ void check(const GraphLists& lists) {
     refuse("every node is in a cluster", std::to_string(lists.part.size()) + " of them");
 }
 
-std::shared_ptr<const graphs::GraphSet> set_of(const GraphLists& lists) {
+}  // namespace
+
+graphs::GraphTables tables_of(const v0::GraphLists& lists) {
   check(lists);
   graphs::GraphTables tables = graphs::homogeneous_tables();
   tables.graphs = static_cast<int64_t>(lists.node_ptr.size()) - 1;
   tables.nodes.front().ptr = lists.node_ptr;
   graphs::EdgeTable& edges = tables.edges.front();
   edges.ptr = lists.edge_ptr, edges.source = lists.source, edges.target = lists.target;
+  if (!lists.part.empty())
+    tables.set_field({.name = "part", .per = graphs::Per::kNode, .of = "node", .dtype = DType::kI64}, lists.part);
+  return tables;
+}
+
+}  // namespace ramet::api
+
+namespace ramet::v0 {
+namespace {
+
+std::shared_ptr<const graphs::GraphSet> set_of(const GraphLists& lists) {
+  graphs::GraphTables tables = api::tables_of(lists);
   // The set sorts edges: the field remembers the caller's order.
   std::vector<int64_t> rows(lists.source.size());
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
   tables.set_field({.name = "row", .per = graphs::Per::kEdge, .of = "edge", .dtype = DType::kI64}, rows);
-  if (!lists.part.empty())
-    tables.set_field({.name = "part", .per = graphs::Per::kNode, .of = "node", .dtype = DType::kI64}, lists.part);
   return std::make_shared<graphs::GraphSet>(std::move(tables), "graphs");
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ramet/base/error.h"
+#include "ramet/graphs/edge_lists.h"
 #include "ramet/graphs/graph_cut.h"
 #include "ramet/graphs/near_nodes.h"
 #include "ramet/graphs/pair_lists.h"
@@ -367,25 +368,15 @@ void GraphSource::fill_fields(const PackContents& pack, int64_t sample, const Pl
 
 void GraphSource::fill_lists(const PackContents& pack, int64_t sample, const Places& places) const {
   const auto list = [&](List at) { return place<int32_t>(places, fields_ + at, sample); };
-  int32_t *source = list(kSource), *ptr = list(kPtr), *target_of = list(kTargetOf), *by_source = list(kBySource),
-          *source_ptr = list(kSourcePtr);
-  const auto edges = static_cast<int64_t>(pack.edges.size());
-  std::copy(pack.source.begin(), pack.source.end(), source);
-  for (int32_t* tail : {source, target_of, by_source}) std::fill(tail + edges, tail + budget_.edges, 0);
-  const auto count = [&](const std::vector<int32_t>& ends, int32_t* pointers) {
-    std::fill(pointers, pointers + budget_.nodes + 1, 0);
-    for (const int32_t node : ends) ++pointers[node + 1];
-    for (int64_t i = 0; i < budget_.nodes; ++i) pointers[i + 1] += pointers[i];
-  };
-  count(pack.target, ptr);
-  count(pack.source, source_ptr);
-  // Edges keep their order among those that come from one node.
-  std::vector<int32_t> next(source_ptr, source_ptr + budget_.nodes);
-  for (int64_t e = 0; e < edges; ++e) {
-    const int32_t at = next[static_cast<size_t>(pack.source[static_cast<size_t>(e)])]++;
-    by_source[at] = static_cast<int32_t>(e);
-    target_of[at] = pack.target[static_cast<size_t>(e)];
-  }
+  fill_edge_lists(pack.source, pack.target,
+                  {.source = list(kSource),
+                   .target_of = list(kTargetOf),
+                   .by_source = list(kBySource),
+                   .ptr = list(kPtr),
+                   .source_ptr = list(kSourcePtr),
+                   .rows = budget_.nodes,
+                   .source_rows = budget_.nodes,
+                   .room = budget_.edges});
 }
 
 void GraphSource::fill_cut(int64_t cluster, int64_t sample, const Places& places) const {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ramet/base/error.h"
 #include "ramet/base/words.h"
@@ -30,15 +31,18 @@ std::vector<std::string> list_of(const std::string& text) {
   return words;
 }
 
-/// The number of a part of a split by its name.
+/// The number of a part of a split by its name; of a split without names the name is a number.
 int64_t part_of(const Recipe& recipe, const GraphSet& set, const std::string& key, const std::string& name) {
   const Field& split = set.fields()[set.field(recipe.data.graphs.split)];
+  if (split.values.empty() && !name.empty() && name.find_first_not_of("0123456789") == std::string::npos)
+    return graphs::Lines("", key).whole(name, 0, std::numeric_limits<int32_t>::max());
   const auto found = std::find(split.values.begin(), split.values.end(), name);
   if (found == split.values.end())
     throw Error({.what = "the split has no such part",
                  .where = recipe.where(key),
                  .found = "'" + name + "'",
-                 .expected = split.values.empty() ? "a field of categories" : "one of " + joined(split.values)});
+                 .expected = split.values.empty() ? "a number, for categories without names"
+                                                  : "one of " + joined(split.values)});
   return found - split.values.begin();
 }
 
@@ -179,8 +183,10 @@ double average_log_degree(const GraphSet& set, const std::vector<int64_t>& membe
 
 class GraphOpener {
  public:
-  explicit GraphOpener(const Recipe& recipe)
+  GraphOpener(const Recipe& recipe, std::shared_ptr<const GraphSet> set)
       : recipe_(recipe), data_(recipe.data.graphs), info_(info_of(*graph_family(recipe.model.kind))) {
+    opened_.set = std::move(set);
+    if (opened_.set) return;
     if (data_.set.empty())
       throw Error({.what = "a network for graphs needs a graph set",
                    .where = recipe.where("data.graphs.set"),
@@ -401,7 +407,9 @@ class GraphOpener {
 
 }  // namespace
 
-OpenedGraphs open_graphs(const Recipe& recipe) { return GraphOpener(recipe).open(); }
+OpenedGraphs open_graphs(const Recipe& recipe, std::shared_ptr<const GraphSet> set) {
+  return GraphOpener(recipe, std::move(set)).open();
+}
 
 namespace {
 

@@ -15,8 +15,9 @@ struct OpenedGraphs {
   GraphTask task;
 };
 
-/// Opens the graph set of a recipe and finds the room of its batches. Throws Error naming the key that is wrong.
-OpenedGraphs open_graphs(const Recipe& recipe);
+/// Opens the graph set of a recipe, or takes `set` in its place, and finds the room of its batches. Throws Error naming
+/// the key that is wrong.
+OpenedGraphs open_graphs(const Recipe& recipe, std::shared_ptr<const GraphSet> set = nullptr);
 /// The sizes of the recipe's network.
 GraphNetConfig graph_config_of(const Recipe& recipe);
 

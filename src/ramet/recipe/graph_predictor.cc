@@ -12,7 +12,15 @@ namespace {
 
 const char* const kPredict = "predict";
 
-using AnswerPlace = GraphPredictor::AnswerPlace;
+/// Where one answer lies: the pack, and the place in it.
+struct AnswerPlace {
+  int64_t pack, place;
+};
+/// Of all graphs, nodes or edges: their numbers, and where their answers lie.
+struct AnswerPlaces {
+  NamedTensor numbers{};
+  std::vector<AnswerPlace> in_order{};
+};
 
 /// Rows of a tensor [packs, items, ...] at some places: [places, ...].
 NamedTensor rows_at(const NamedTensor& from, const std::vector<AnswerPlace>& places) {
@@ -41,45 +49,10 @@ void in_own_unit(const std::vector<double>& mean, const std::vector<double>& dev
                     : std::numeric_limits<float>::quiet_NaN();
 }
 
-}  // namespace
-
-GraphPredictor::GraphPredictor(const Recipe& complete, const Layout& layout, const Where& where)
-    : graphs_(open_graphs(complete)), source_(graphs_.held_out ? graphs_.held_out : graphs_.train) {
-  predictor_ = std::make_unique<Predictor>(build_graph_net(graph_config_of(complete), graphs_.task), complete.train,
-                                           layout, where, std::vector<std::string>{kPredict});
-}
-
-std::vector<NamedTensor> GraphPredictor::predict(const RequestProgress& progress) {
-  const SampleProgram& program = predictor_->program(kPredict);
-  const int64_t packs = source_->packs().epoch_packs(0), batches = program.batches_of(packs);
-  Feeder feeder(source_, predictor_->cluster(),
-                {.micro_batch = program.batch(), .program = kPredict, .count = batches});
-  feeder.begin(0);
-  const ClusterFeed feed = feed_with_progress(feeder.feed(), program.batch(), packs, progress);
-  std::vector<NamedTensor> all = program.join(predictor_->run(kPredict, batches, packs, feed), packs);
-  Batch labels = source_->make(0, packs);
-  if (!graphs_.task.tasks.empty()) {
-    std::vector<NamedTensor> results;
-    for (const Per per : {Per::kGraph, Per::kNode, Per::kEdge}) add_tasks(per, packs, all, labels, results);
-    return results;
-  }
-  for (const char* name : {"labels", "targets", "known"})
-    for (NamedTensor& tensor : labels.tensors)
-      if (tensor.name == name) all.push_back(std::move(tensor));
-  const Places places = places_of(graphs_.task.per_graph ? Per::kGraph : Per::kNode, packs);
-  std::vector<NamedTensor> results{places.numbers};
-  for (const NamedTensor& tensor : all) results.push_back(rows_at(tensor, places.in_order));
-  if (results.back().name == "known") {
-    in_own_unit(graphs_.task.target_mean, graphs_.task.target_deviation, results.back(), results[results.size() - 2]);
-    results.pop_back();
-  }
-  return results;
-}
-
-GraphPredictor::Places GraphPredictor::places_of(Per per, int64_t packs) const {
+AnswerPlaces places_of(const graphs::GraphSource& source, Per per, int64_t packs) {
   std::map<int64_t, AnswerPlace> places;  // by number; what is in two packs counts in the first
   for (int64_t pack = 0; pack < packs; ++pack) {
-    const graphs::PackContents contents = source_->packs().contents(pack);
+    const graphs::PackContents contents = source.packs().contents(pack);
     const std::vector<int64_t>& members = per == Per::kGraph  ? contents.graphs
                                           : per == Per::kNode ? contents.nodes
                                                               : contents.edges;
@@ -87,7 +60,7 @@ GraphPredictor::Places GraphPredictor::places_of(Per per, int64_t packs) const {
     for (int64_t i = 0; i < count; ++i) places.try_emplace(members[static_cast<size_t>(i)], AnswerPlace{pack, i});
   }
   const char* const name = per == Per::kGraph ? "graph" : per == Per::kNode ? "node" : "edge";
-  Places made{.numbers = {name, {DType::kI64, Shape{std::ssize(places)}}, {}}};
+  AnswerPlaces made{.numbers = {name, {DType::kI64, Shape{std::ssize(places)}}, {}}};
   made.numbers.bytes.resize(places.size() * sizeof(int64_t));
   for (const auto& [number, place] : places) {
     std::memcpy(made.numbers.bytes.data() + made.in_order.size() * sizeof(int64_t), &number, sizeof number);
@@ -96,13 +69,14 @@ GraphPredictor::Places GraphPredictor::places_of(Per per, int64_t packs) const {
   return made;
 }
 
-void GraphPredictor::add_tasks(Per per, int64_t packs, const std::vector<NamedTensor>& answers, const Batch& labels,
-                               std::vector<NamedTensor>& results) const {
-  Places places;
-  for (const GraphTarget& target : graphs_.task.tasks) {
+/// Adds what there is of the tasks at one level.
+void add_tasks(const OpenedGraphs& graphs, const graphs::GraphSource& source, Per per,
+               const std::vector<NamedTensor>& answers, const Batch& labels, std::vector<NamedTensor>& results) {
+  AnswerPlaces places;
+  for (const GraphTarget& target : graphs.task.tasks) {
     if (target.per != per) continue;
     if (places.numbers.name.empty()) {
-      places = places_of(per, packs);
+      places = places_of(source, per, labels.count);
       results.push_back(places.numbers);
     }
     const auto add = [&](const std::vector<NamedTensor>& from, const std::string& name, const std::string& as) {
@@ -119,6 +93,47 @@ void GraphPredictor::add_tasks(Per per, int64_t packs, const std::vector<NamedTe
     in_own_unit(target.mean, target.deviation, results.back(), results[results.size() - 2]);
     results.pop_back();
   }
+}
+
+}  // namespace
+
+std::vector<NamedTensor> answers_by_number(const OpenedGraphs& graphs, const graphs::GraphSource& source,
+                                           std::vector<NamedTensor> answers) {
+  const int64_t packs = source.packs().epoch_packs(0);
+  Batch labels = source.make(0, packs);
+  if (!graphs.task.tasks.empty()) {
+    std::vector<NamedTensor> results;
+    for (const Per per : {Per::kGraph, Per::kNode, Per::kEdge})
+      add_tasks(graphs, source, per, answers, labels, results);
+    return results;
+  }
+  for (const char* name : {"labels", "targets", "known"})
+    for (NamedTensor& tensor : labels.tensors)
+      if (tensor.name == name) answers.push_back(std::move(tensor));
+  const AnswerPlaces places = places_of(source, graphs.task.per_graph ? Per::kGraph : Per::kNode, packs);
+  std::vector<NamedTensor> results{places.numbers};
+  for (const NamedTensor& tensor : answers) results.push_back(rows_at(tensor, places.in_order));
+  if (results.back().name == "known") {
+    in_own_unit(graphs.task.target_mean, graphs.task.target_deviation, results.back(), results[results.size() - 2]);
+    results.pop_back();
+  }
+  return results;
+}
+
+GraphPredictor::GraphPredictor(const Recipe& complete, const Layout& layout, const Where& where)
+    : graphs_(open_graphs(complete)), source_(graphs_.held_out ? graphs_.held_out : graphs_.train) {
+  predictor_ = std::make_unique<Predictor>(build_graph_net(graph_config_of(complete), graphs_.task), complete.train,
+                                           layout, where, std::vector<std::string>{kPredict});
+}
+
+std::vector<NamedTensor> GraphPredictor::predict(const RequestProgress& progress) {
+  const SampleProgram& program = predictor_->program(kPredict);
+  const int64_t packs = source_->packs().epoch_packs(0), batches = program.batches_of(packs);
+  Feeder feeder(source_, predictor_->cluster(),
+                {.micro_batch = program.batch(), .program = kPredict, .count = batches});
+  feeder.begin(0);
+  const ClusterFeed feed = feed_with_progress(feeder.feed(), program.batch(), packs, progress);
+  return answers_by_number(graphs_, *source_, program.join(predictor_->run(kPredict, batches, packs, feed), packs));
 }
 
 }  // namespace ramet::recipe
