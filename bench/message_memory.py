@@ -37,7 +37,7 @@ def network(kind, data, width):
 def own(nodes, edges, width):
     m = ramet.ModelBuilder("own")
     graph, x = graphs.Graph(m, nodes, edges), m.input("x", "f32", [1, nodes, width])
-    of_target, of_source = (ramet.matmul(x, m.weight(name, [width, width], ramet.Init.fan_in())) for name in ("target", "source"))
+    of_target, of_source = (ramet.matmul(x, m.weight(name, [width, width], ramet.Init.fan_in())) for name in ("to", "of"))
     sums = graph.sum(ramet.relu(graph.of_targets(of_target) + graph.of_sources(of_source)))
     m.loss(ramet.reduce_mean(sums * sums))
     return m.build()

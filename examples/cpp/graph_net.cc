@@ -5,6 +5,8 @@
 
 #include <cstdio>
 #include <random>
+#include <string>
+#include <vector>
 
 using namespace ramet;
 
@@ -43,7 +45,7 @@ int main(int argc, char** argv) try {
                      {{"node.degree", rings.degree}, {"graph.y", rings.shortcut}, {"graph.split", rings.split}});
   GraphNetOptions options{.kind = argc > 3 ? argv[3] : "gin", .features = {"node.degree"}, .label = "graph.y"};
   options.split = "graph.split", options.train = "0", options.held_out = "1";
-  options.batch = "count:16", options.dropout = 0;
+  options.layers = 4, options.batch = "count:16", options.dropout = 0;
 
   const Data data = Data::graphs(options, set);
   Training training(graph_net(options, set),

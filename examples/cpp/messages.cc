@@ -4,12 +4,13 @@
 
 #include <cstdio>
 #include <random>
+#include <string>
 
 using namespace ramet;
 
 namespace {
 
-constexpr int64_t kColours = 3, kWidth = 32, kGraphs = 64;
+constexpr int64_t kColours = 3, kWidth = 32, kLayers = 2, kGraphs = 64;
 const GraphEdgesOptions kSizes{.nodes = 50, .edges = 300, .samples = 4};
 
 /// The message of an edge is the ReLU of a layer on both of its nodes; a node sums its messages.
@@ -28,7 +29,11 @@ Model build() {
   const Tensor colours =
       m.input("colours", DType::kI32, {kSizes.samples, kSizes.nodes}, {.low = 0, .high = kColours - 1});
   const Tensor wanted = m.input("wanted", DType::kF32, {kSizes.samples, kSizes.nodes, 1});
-  const Tensor x = layer(m, graph, one_hot(colours, kColours), "layer");
+  Tensor x = one_hot(colours, kColours);
+  for (int64_t i = 0; i < kLayers; ++i) {
+    const PartScope part(m, "layer", i);
+    x = layer(m, graph, x, "layer." + std::to_string(i));
+  }
   const Tensor found = linear(x, m.weight("out", {1, kWidth}, Init::fan_in()), m.weight("out.bias", {1}));
   m.loss(mse_loss(found, wanted));
   return m.build();
@@ -69,7 +74,7 @@ struct Graphs {
 int main(int argc, char** argv) try {
   const Graphs graphs;
   Training training(build(),
-                    {.schedule = {.learning_rate = 1e-2},
+                    {.schedule = {.learning_rate = 5e-3},
                      .micro_batches = 4,
                      .lanes = 2,
                      .chunks = 2,

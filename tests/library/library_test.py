@@ -78,10 +78,10 @@ class Installed(unittest.TestCase):
     def tearDownClass(cls):
         cls.temporary.cleanup()
 
-    def same_lines(self, program, *arguments):
+    def same_lines(self, program, *arguments, layouts=LAYOUTS):
         """Runs a program on all layouts; they must print the same lines, which are returned."""
-        printed = {layout: run(self.programs / program, layout, *arguments) for layout in LAYOUTS}
-        for layout in LAYOUTS[1:]:
+        printed = {layout: run(self.programs / program, layout, *arguments) for layout in layouts}
+        for layout in layouts[1:]:
             self.assertEqual(printed[layout], printed[LAYOUTS[0]], f"{program} {layout}")
         self.assertRegex(printed[LAYOUTS[0]], r"weights [0-9a-f]{32}\n")
         return printed[LAYOUTS[0]]
@@ -145,7 +145,7 @@ class Installed(unittest.TestCase):
             self.assertRegex(run(self.programs / "graph_net", "threads=1", "10", kind), r"held out: accuracy [\d.]+%")
 
     def test_a_message_of_ones_own(self):
-        printed = self.same_lines("messages", "60")
+        printed = self.same_lines("messages", "60", layouts=LAYOUTS[:4])  # of two layers
         losses = [float(loss) for loss in re.findall(r"^step \d+: loss ([\d.e-]+)", printed, re.M)]
         self.assertLess(losses[-1], 0.5 * losses[0])
 
