@@ -40,12 +40,12 @@ def recipe_of(folder, density):
     return file
 
 
-def settings(args, density, seed, dense_run, folder):
+def settings(args, density, seed, folder):
     every = {"model.init_from": args.model, "task.data": args.data, "task.epochs": args.epochs, "task.limit_train": args.limit_train,
              "train.seed": seed, "train.evaluation.every": 0, "train.checkpoint.every": args.checkpoint_every,
              **({"sparse.density": density} if density < 1 else {"train.schedule.learning_rate": args.dense_rate})}
     if density < 1 and args.distil > 0:
-        every |= {"task.teacher": args.teacher.resolve() if args.teacher else dense_run, "task.teacher_weight": args.distil,
+        every |= {"task.teacher": args.teacher.resolve() if args.teacher else (folder / f"1-{seed}").resolve(), "task.teacher_weight": args.distil,
                   "task.teacher_temperature": args.temperature}
     if density < 1 and args.made:
         made_text.widen(args.data, folder / f"made-{args.made}", args.made)
@@ -92,7 +92,7 @@ def main():
     scores = {density: [] for density in densities}
     for seed in range(1, args.seeds + 1):
         for density in densities:
-            words = settings(args, density, seed, (folder / f"1-{seed}").resolve(), folder)
+            words = settings(args, density, seed, folder)
             lines = trainings.finish(folder / f"{density:g}-{seed}", [recipe_of(folder, density), *words])
             if lines is None:
                 return NOT_DONE
