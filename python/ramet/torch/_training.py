@@ -95,16 +95,13 @@ class _Ahead:
     SURE = 0.9  # of the parameters; those that get no gradient have no states
 
     def __init__(self, optimizer, options):
-        self.aside, self._grows = Aside() if options.release_module else None, 0
-        kind, bytes_ = KINDS.get(type(optimizer)), 0
+        self.aside = Aside() if options.release_module else None
+        kind, weights, states = KINDS.get(type(optimizer)), 0, 0
         if kind and all(word.startswith("recompute=") for word in options.layout.split()):
-            weights = sum(each.numel() for group in optimizer.param_groups for each in group["params"] if each.requires_grad)
-            bytes_ = int(self.SURE * weights * MOMENTS.get(kind.kind, 0) * (2 if options.moments == "bf16" else 4))
-            if options.release_module:
-                self._grows = int(self.SURE * 4 * weights)
-            else:
-                bytes_ += int(self.SURE * 4 * weights)
-        self._reserve = ramet.MemoryReserve(bytes_)
+            sure = self.SURE * sum(each.numel() for group in optimizer.param_groups for each in group["params"] if each.requires_grad)
+            weights, states = int(4 * sure), int(sure * MOMENTS.get(kind.kind, 0) * (2 if options.moments == "bf16" else 4))
+        self._grows = weights if options.release_module else 0
+        self._reserve = ramet.MemoryReserve(states + weights - self._grows)
 
     def released(self):
         """The module has given its weights back: the program's take their room, while it is compiled."""
