@@ -102,15 +102,19 @@ void expect_low_precision_near(const Model& model, const Feeds& feeds) {
   }
 }
 
+BertConfig small_bert(double dropout, double attention_dropout) {
+  return {.layers = 1,
+          .hidden = 8,
+          .heads = 2,
+          .intermediate = 12,
+          .vocabulary = 11,
+          .positions = 6,
+          .dropout = dropout,
+          .attention_dropout = attention_dropout};
+}
+
 TEST(ModelGradients, BertsAreThoseOfFiniteDifferences) {
-  const BertConfig config{.layers = 1,
-                          .hidden = 8,
-                          .heads = 2,
-                          .intermediate = 12,
-                          .vocabulary = 11,
-                          .positions = 6,
-                          .dropout = 0.1,
-                          .attention_dropout = 0.2};
+  const BertConfig config = small_bert(0.1, 0.2);
   const Model model = build_bert(config, {.micro_batch = 2, .sequence = 5, .predictions = 2, .seed = 3});
   const Feeds feeds = feeds_of(model.forward, 11, 5);
   expect_gradients(model, feeds);
@@ -138,14 +142,7 @@ std::vector<double> surprises(const std::vector<double>& row) {
 TEST(ModelGradients, ATeachersLossIsThatOfTheDefinition) {
   constexpr int64_t kClasses = 3, kRows = 2, kDepth = 2, kTexts = kRows * kDepth;
   constexpr double kWeight = 0.7, kTemperature = 2.5;
-  const BertConfig config{.layers = 1,
-                          .hidden = 8,
-                          .heads = 2,
-                          .intermediate = 12,
-                          .vocabulary = 11,
-                          .positions = 6,
-                          .dropout = 0,
-                          .attention_dropout = 0};
+  const BertConfig config = small_bert(0, 0);
   for (const bool packed : {false, true}) {
     SCOPED_TRACE(packed);
     const BatchShape batch{
