@@ -19,6 +19,7 @@
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_graphs.h"
 #include "ramet/ops/build_random.h"
+#include "ramet/ops/build_recurrent.h"
 #include "support/onnx_file.h"
 #include "support/temporary.h"
 
@@ -174,6 +175,21 @@ TEST(OnnxExport, EdgesOfGraphs) {
                      2);
   for (const auto& op : {ops::segment_sum, ops::segment_mean, ops::segment_max, ops::segment_min, ops::segment_softmax})
     expect_same_bits(graph_of([&](GraphBuilder& build) { return op(input(build, "x", {1, 4, 3}), lists(build).ptr); }),
+                     2);
+}
+
+TEST(OnnxExport, AGruStepWithTheWeightOfOneGate) {
+  constexpr int64_t kHidden = 5;
+  for (const bool biased : {false, true})
+    expect_same_bits(graph_of([&](GraphBuilder& build) {
+                       const auto input = [&](const std::string& name, const Shape& shape) {
+                         return build.input(name, DType::kF32, shape);
+                       };
+                       return ops::gru_steps(input("x", {1, 4, 3 * kHidden}), input("weight", {kHidden, kHidden}),
+                                             input("state", {4, kHidden}), biased ? input("bias", {kHidden}) : Tensor(),
+                                             {.only_n = true})
+                           .output;
+                     }),
                      2);
 }
 
