@@ -6,6 +6,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
+#include "ramet/base/words.h"
 #include "ramet/layout/layout.h"
 
 namespace ramet::layout {
@@ -302,8 +303,7 @@ constexpr LayoutKey kKeys[] = {
   std::vector<std::string> names;
   for (const auto& key : kKeys) names.emplace_back(key.name);
   const std::string near = nearest_name(setting.key, names);
-  std::string all;
-  for (const auto& name : names) all += (all.empty() ? "" : ", ") + name;
+  const std::string all = listed(names);
   throw Error({.what = "unknown key '" + setting.key.substr(0, 100) + "' of a layout",
                .where = setting.where,
                .expected = near.empty() ? "" : "perhaps '" + near + "'",

@@ -9,6 +9,7 @@
 #include "ramet/base/error.h"
 #include "ramet/base/file.h"
 #include "ramet/base/toml.h"
+#include "ramet/base/words.h"
 #include "ramet/machine/efficiency.h"
 #include "ramet/machine/machine_keys.h"
 
@@ -23,12 +24,6 @@ constexpr DeviceModel kModels[] = {DeviceModel::kCores, DeviceModel::kTiles};
 constexpr MemoryRole kRoles[] = {MemoryRole::kDevice, MemoryRole::kStreaming, MemoryRole::kDisk};
 constexpr Topology kTopologies[] = {Topology::kLadder,  Topology::kRing,     Topology::kTorus,
                                     Topology::kFatTree, Topology::kAllToAll, Topology::kHostGateway};
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
-  return text;
-}
 
 std::string number_text(double value) { return fmt::format("{}", value); }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ramet/base/error.h"
+#include "ramet/base/words.h"
 #include "ramet/ir/part_of.h"
 #include "ramet/model/array_file.h"
 #include "ramet/recipe/kinds.h"
@@ -56,12 +57,6 @@ Graph computable_part(const Graph& graph, const std::set<std::string>& given, st
   return part_of(graph, kPredict, outputs);
 }
 
-std::string names_text(const std::set<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 /// The data inputs of a graph, with what the model declares of them.
 std::vector<InputSpec> inputs_of(const Graph& graph, const Model& model) {
   std::vector<InputSpec> inputs;
@@ -86,8 +81,8 @@ ArrayPredictor::ArrayPredictor(const Recipe& complete, std::string program, std:
   if (graph.outputs().empty())
     throw Error({.what = "every result of '" + program + "' needs an input that the arrays lack",
                  .where = source,
-                 .found = names_text(given),
-                 .expected = names_text(missing)});
+                 .found = listed(given),
+                 .expected = listed(missing)});
   const std::vector<InputSpec> inputs = inputs_of(graph, model);
   if (!inputs.empty()) {
     const int64_t batch = complete.train.micro_batch;

@@ -6,6 +6,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/toml_text.h"
+#include "ramet/base/words.h"
 #include "ramet/ir/attribute.h"
 
 namespace ramet::recipe {
@@ -15,7 +16,7 @@ namespace {
 struct NumberKey {
   const char* name;
   const char* doc;
-  std::optional<double> GroupOptions::*field;
+  std::optional<double> GroupOptions::* field;
   double low, high;
 };
 
@@ -79,8 +80,7 @@ class GroupReader {
     std::set<std::string> known = {"name", "weights", "frozen"};
     for (const NumberKey& each : kNumbers) known.insert(each.name);
     const std::string near = nearest_name(name, known);
-    std::string all;
-    for (const std::string& each : known) all += (all.empty() ? "" : ", ") + each;
+    const std::string all = listed(known);
     throw Error({.what = "unknown key '" + name.substr(0, 100) + "' of a group",
                  .where = line_of(node),
                  .expected = near.empty() ? "one of " + all : "perhaps '" + near + "'"});

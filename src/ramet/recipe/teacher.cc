@@ -4,12 +4,14 @@
 #include <cmath>
 
 #include "ramet/base/error.h"
+#include "ramet/base/words.h"
 #include "ramet/model/presets.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/packed_rows.h"
 #include "ramet/recipe/sparse.h"
 #include "ramet/recipe/task.h"
 #include "ramet/recipe/text_models.h"
+#include "ramet/text/unicode.h"
 #include "ramet/train/checkpoint.h"
 #include "ramet/train/feeder.h"
 #include "ramet/train/predictor.h"
@@ -68,27 +70,19 @@ fs::path checkpoint_of(const fs::path& folder, const fs::path& run, const std::s
                .remedy = "Name a model that was trained on this task with these labels in this order"});
 }
 
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return text;
-}
-std::vector<std::string> lower(std::vector<std::string> texts) {
-  for (std::string& text : texts) text = lower(std::move(text));
-  return texts;
+std::vector<std::u32string> in_lower_case(const std::vector<std::string>& texts) {
+  std::vector<std::u32string> lower;
+  for (const std::string& text : texts) lower.push_back(text::lower_case(text));
+  return lower;
 }
 
 /// Names may differ, as "1" and "POSITIVE" do; the same names must come in the same order.
 void check_labels(const std::string& where, const std::vector<std::string>& teacher, int64_t teacher_count,
                   const std::vector<std::string>& student, int64_t count) {
   if (teacher_count != count) refuse_labels(where, std::to_string(teacher_count) + " labels", std::to_string(count));
-  const std::vector<std::string> theirs = lower(teacher), ours = lower(student);
+  const std::vector<std::u32string> theirs = in_lower_case(teacher), ours = in_lower_case(student);
   if (theirs == ours || !std::is_permutation(theirs.begin(), theirs.end(), ours.begin(), ours.end())) return;
-  const auto joined = [](const std::vector<std::string>& names) {
-    std::string text;
-    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-    return text;
-  };
-  refuse_labels(where, joined(teacher), joined(student));
+  refuse_labels(where, listed(teacher), listed(student));
 }
 
 /// The recipe of a run for the texts of another recipe's task.

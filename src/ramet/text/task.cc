@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ramet/base/error.h"
+#include "ramet/base/words.h"
 #include "ramet/text/tasks/row_builder.h"
 #include "ramet/text/tasks/task_kinds.h"
 
@@ -105,8 +106,7 @@ std::unique_ptr<TaskSet> open_task(const TaskOptions& options, std::shared_ptr<c
   if (is_one(token_kinds())) return open_token_task(options, std::move(tokenizer));
   const std::vector<std::string> names = task_names();
   const std::string near = nearest_name(options.kind, names);
-  std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  const std::string all = listed(names);
   throw Error({.what = "no such kind of task",
                .where = option_place(options, "kind"),
                .found = "'" + options.kind.substr(0, 80) + "'",
@@ -138,8 +138,7 @@ fs::path find_split(const TaskOptions& options, const char* option, const fs::pa
 
 void require_files(const TaskOptions& options, bool any, const std::vector<std::string>& names) {
   if (any) return;
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  const std::string list = listed(names);
   throw Error(
       {.what = "no files of task '" + options.kind + "'",
        .where = option_place(options, "data"),

@@ -6,6 +6,7 @@
 
 #include "ramet/base/clock.h"
 #include "ramet/base/error.h"
+#include "ramet/base/words.h"
 #include "ramet/train/facts.h"
 #include "ramet/train/model_passes.h"
 #include "ramet/train/open_cluster.h"
@@ -125,8 +126,7 @@ void Predictor::ready() { cluster_->run_derive(); }
 const SampleProgram& Predictor::program(const std::string& name) const {
   for (const SampleProgram& call : calls_)
     if (call.name() == name) return call;
-  std::string known;
-  for (const std::string& each : programs_) known += (known.empty() ? "" : ", ") + each;
+  const std::string known = listed(programs_);
   throw Error({.what = "the predictor has no program of this name", .found = "'" + name + "'", .expected = known});
 }
 

@@ -7,6 +7,7 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/rounding.h"
+#include "ramet/base/words.h"
 #include "ramet/ops/build.h"
 #include "ramet/train/evolve.h"
 #include "ramet/train/groups.h"
@@ -321,8 +322,7 @@ StepGraph make_prediction_step(const Model& model, const TrainOptions& options,
   std::set<std::string> met;
   for (const std::string& name : programs) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      std::string all;
-      for (const std::string& each : known) all += (all.empty() ? "" : ", ") + each;
+      const std::string all = listed(known);
       throw Error({.what = "the model has no program of this name",
                    .where = "model '" + model.name + "'",
                    .found = "'" + name + "'",

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ramet/base/error.h"
+#include "ramet/base/words.h"
 #include "ramet/train/evolve.h"
 #include "ramet/train/groups.h"
 #include "ramet/train/learning_rate.h"
@@ -28,8 +29,7 @@ void check_given(const TrainOptions& options, const StepScalars& given) {
   for (const int group : trained_groups(options)) known.insert(kRate + scalar_suffix(options, group));
   for (const auto& [name, value] : given) {
     if (!known.count(name)) {
-      std::string all;
-      for (const std::string& each : known) all += (all.empty() ? "" : ", ") + each;
+      const std::string all = listed(known);
       throw Error({.what = "no such rate of a step", .found = "'" + name.substr(0, 100) + "'", .expected = all});
     }
     if (!std::isfinite(value) || value < 0)

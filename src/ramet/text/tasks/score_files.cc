@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "ramet/base/error.h"
+#include "ramet/base/words.h"
 #include "ramet/text/tasks/answer_metrics.h"
 #include "ramet/text/tasks/conll.h"
 #include "ramet/text/tasks/json_file.h"
@@ -133,8 +134,8 @@ FileScores score_texts(const TextKind& kind, const ScoreRequest& request) {
     found.push_back(reader.class_of(predictions[i]));
   }
   for (const TaskMetric metric : kind.metrics)
-    scores.metrics.emplace_back(metric_name(metric), measure(metric, kind, expected, found,
-                                                             static_cast<int32_t>(data.labels.size())));
+    scores.metrics.emplace_back(metric_name(metric),
+                                measure(metric, kind, expected, found, static_cast<int32_t>(data.labels.size())));
   return scores;
 }
 
@@ -182,8 +183,7 @@ FileScores score_files(const ScoreRequest& request) {
   if (const TextKind* kind = find_text_kind(request.kind)) return score_texts(*kind, request);
   const std::vector<std::string> names = published_task_names();
   const std::string near = nearest_name(request.kind, names);
-  std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  const std::string all = listed(names);
   throw Error({.what = "no such kind of task",
                .found = in_quotes(request.kind),
                .expected = (near.empty() ? "one of " : "perhaps '" + near + "', or another of ") + all});
