@@ -393,6 +393,8 @@ TEST(GraphSource, JoinsEdgesOfBothDirectionsToPairs) {
   EXPECT_THAT(floats(found, "pair.distance"), ElementsAre(1, 2, 3, 4, 0));
   EXPECT_THAT(numbers(found, "pair_second"), ElementsAre(1, 2, 2, 4, 0));
   EXPECT_THAT(numbers(found, "pair_ptr"), ElementsAre(0, 3, 3, 3, 4, 4, 4));
+  EXPECT_THAT(error_of([&] { (void)found.at("source"); }), HasSubstr("source"))
+      << "lists of edges, which nothing reads";
   const std::string lone = error_of([&] { batch(with_distances({{0, 1}}, {}, {1})); });
   EXPECT_THAT(lone, HasSubstr("an edge is there without its reverse"));
   EXPECT_THAT(lone, HasSubstr("the edge from node 0 to node 1"));

@@ -56,11 +56,13 @@ GraphSource::GraphSource(std::shared_ptr<const GraphSet> set, std::shared_ptr<co
   fields_ = outputs_.size();
   using Lists = std::vector<std::pair<const char*, std::vector<int64_t>>>;
   const int64_t pointers = budget_.nodes + 1;
-  Lists lists{{"source", {budget_.edges}},
-              {"ptr", {pointers}},
-              {"target_of", {budget_.edges}},
-              {"by_source", {budget_.edges}},
-              {"source_ptr", {pointers}}};
+  Lists lists;
+  if (options_.pairs.empty())
+    lists = {{"source", {budget_.edges}},
+             {"ptr", {pointers}},
+             {"target_of", {budget_.edges}},
+             {"by_source", {budget_.edges}},
+             {"source_ptr", {pointers}}};
   if (const auto cut = packs_->cut()) {
     if (budget_ != packs_->budget())
       throw Error({.what = "the clusters of a cut graph have fixed room", .where = set_->source()});
@@ -337,7 +339,7 @@ void GraphSource::fill_pack(int64_t index, int64_t sample, const Places& places)
   fill_fields(pack, sample, places);
   if (const auto cut = packs_->cut())
     fill_cut(index % cut->clusters, sample, places);
-  else
+  else if (options_.pairs.empty())
     fill_lists(pack, sample, places);
   fill_graphs(pack, sample, places);
   if (has_label_) fill_label(pack, sample, places);

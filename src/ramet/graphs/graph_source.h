@@ -32,7 +32,8 @@ struct GraphSourceOptions {
   std::string split{};
   int64_t part = 0;
   TargetForm targets{};
-  /// Key of a field of edges, a float each, that both directions of an edge share: a batch then has pairs of nodes.
+  /// Key of a field of edges, a float each, that both directions of an edge share: a batch then has pairs of nodes in
+  /// place of lists of edges.
   std::string pairs{};
   /// Several labels in place of `label`.
   std::vector<NamedLabel> labels{};
@@ -55,6 +56,7 @@ struct GraphSourceOptions {
 /// - "node.FIELD" [B, N, ...], "edge.FIELD" [B, E, ...], "graph.FIELD" [B, G, ...]: 0 where there is padding;
 /// - "source", "target_of", "by_source" i32 [B, E], "ptr", "source_ptr" i32 [B, N + 1]: the edges by the node that they
 ///   end in and by the node that they come from (ops/neighbors.h, where "target_of" is `target`);
+///   with `pairs` none of these;
 ///   of a cut graph instead "index" [B, E], "ptr", "back_index" [B, E'] and "back_ptr", for halo_sum (ops/halo.h);
 /// - "graph_ptr" i32 [B, G + 1]: graph g has the nodes [graph_ptr[g], graph_ptr[g + 1]); places behind the last graph
 ///   have none;
@@ -64,8 +66,7 @@ struct GraphSourceOptions {
 /// - with `labels`, of the label NAME of nodes, edges or graphs (rows R) "labels.NAME" i32 [B, R], or of floats
 ///   "targets.NAME" and "known.NAME" f32 [B, R, columns], with the meanings above;
 /// - with `hops` or `distances`, for places of M nodes in each graph "place" i32 [B, N], "node_at" i32 [B, G M],
-/// "taken"
-///   i32 [B, G M], "hops" i32 [B, G, M, M] and "distance" f32 [B, G, M, M] (graphs/near_nodes.h);
+///   "taken" i32 [B, G M], "hops" i32 [B, G, M, M] and "distance" f32 [B, G, M, M] (graphs/near_nodes.h);
 /// - with `pairs`, "pair.FIELD" f32 [B, E / 2], "pair_ptr" i32 [B, N + 1] and "pair_second" i32 [B, E / 2]
 ///   (graphs/pair_lists.h);
 /// - with `sparse`, of a field of width F "feature.value" f32 [B, S], "feature.source", "feature.target_of",
