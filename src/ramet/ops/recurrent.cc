@@ -147,7 +147,7 @@ RecurrentForm::Backward RecurrentForm::backward() const {
   int next = 1;
   if (first_state) at.dh0 = next++;
   if (lstm()) at.dc0 = next++;
-  at.previous = next++;
+  if (!reads_h0()) at.previous = next++;
   if (peepholes >= 0) at.previous_cells = next++;
   if (projection >= 0) at.dstate = next++, at.unprojected = next++;
   if (gru()) (reset_after ? at.recurrent : at.reset) = next++;
@@ -170,7 +170,7 @@ std::vector<TensorType> recurrent_outputs(const RecurrentForm& form) {
   types = {x};
   if (form.first_state) types.push_back(state);
   if (form.lstm()) types.push_back(cell);
-  types.push_back(states);
+  if (!form.reads_h0()) types.push_back(states);
   if (form.peepholes >= 0) types.push_back(cells);
   if (form.projection >= 0) types.insert(types.end(), {states, units});
   if (form.gru()) types.push_back(form.reset_after && !form.only_n ? x : units);
@@ -313,7 +313,8 @@ std::vector<Tensor> recurrent_gradient(GradientContext& context) {
   give(form.x, result(at.dx));
   if (at.dh0 >= 0) give(form.h0, result(at.dh0));
   if (form.lstm()) give(form.c0, result(at.dc0));
-  const Tensor dx = result(at.dx), previous = result(at.previous);
+  const Tensor dx = result(at.dx),
+               previous = at.previous >= 0 ? result(at.previous) : context.inputs[static_cast<size_t>(form.h0)];
   if (needed(form.weight)) {
     if (at.reset >= 0)
       give(form.weight, concat({weight_gradient(gate_blocks(form, dx, 0, 2), previous),
@@ -399,8 +400,8 @@ void register_recurrent_ops(OpRegistry& registry) {
   add_pair(registry, {.name = "lstm",
                       .doc = "(x [T,B,4H], weight [4H,R], h0 [B,R], c0 f32[B,H], peepholes f32[3,H], projection [R,H], "
                              "lengths i32[B]) -> y [T,B,R], h [B,R], c f32[B,H], gates [T,B,4H], cells f32[T,B,H]",
-                      .grad_doc = "(weight, h0, c0, y, gates, cells, dy, dh, dc, peepholes, projection, lengths) -> "
-                                  "dx [T,B,4H], dh0, dc0, previous [T,B,R], and what the gradients of weights need",
+                      .grad_doc = "(weight, h0, c0, y, gates, cells, dy, dh, dc, peepholes, projection, lengths) -> dx "
+                                  "[T,B,4H], dh0, dc0, previous [T,B,R] (T > 1), and what gradients of weights need",
                       .least = 4,
                       .most = 7,
                       .grad_least = 9,
@@ -412,8 +413,9 @@ void register_recurrent_ops(OpRegistry& registry) {
                       .doc = "(x [T,B,3H], weight [3H,H] ([H,H] with only_n), h0 [B,H], bias f32[H], lengths i32[B]) "
                              "-> y [T,B,H], h [B,H], "
                              "gates [T,B,4H] (3H without reset_after)",
-                      .grad_doc = "(weight, h0, y, gates, dy, dh, lengths) -> dx [T,B,3H], dh0, previous [T,B,H], "
-                                  "recurrent [T,B,3H] ([T,B,H] with only_n; without reset_after: reset [T,B,H])",
+                      .grad_doc = "(weight, h0, y, gates, dy, dh, lengths) -> dx [T,B,3H], dh0, previous [T,B,H] "
+                                  "(T > 1), recurrent [T,B,3H] ([T,B,H] with only_n; without reset_after: reset "
+                                  "[T,B,H])",
                       .least = 3,
                       .most = 5,
                       .grad_least = 6,
@@ -423,7 +425,7 @@ void register_recurrent_ops(OpRegistry& registry) {
                       .grad_full = {}});
   add_pair(registry, {.name = "rnn",
                       .doc = "(x [T,B,H], weight [H,H], h0 [B,H], lengths i32[B]) -> y [T,B,H], h [B,H]",
-                      .grad_doc = "(weight, h0, y, dy, dh, lengths) -> dx [T,B,H], dh0, previous [T,B,H]",
+                      .grad_doc = "(weight, h0, y, dy, dh, lengths) -> dx [T,B,H], dh0, previous [T,B,H] (T > 1)",
                       .least = 3,
                       .most = 4,
                       .grad_least = 5,

@@ -51,6 +51,8 @@ struct RecurrentForm {
   int64_t gate_width() const { return gates * hidden; }
   /// Rows of the weight.
   int64_t weight_rows() const { return only_n ? hidden : gate_width(); }
+  /// Whether there is one step, which all samples have.
+  bool reads_h0() const { return steps == 1 && lengths < 0; }
   Shape sequence(int64_t width) const { return Shape{steps, batch, width}; }
 
   /// Outputs of a forward pass: y [T,B,R], the last h [B,R], then lstm: the last c f32[B,H], gates [T,B,4H], cells
@@ -60,9 +62,10 @@ struct RecurrentForm {
   };
   Forward forward() const;
   /// Outputs of a backward pass, -1 where absent: gradients of x and of the first states (h0 with first_state);
-  /// `previous` [T,B,R], the h that each step read; with peepholes `previous_cells` f32[T,B,H]; with a projection
-  /// `dstate` [T,B,R], the gradient of each h, and `unprojected` [T,B,H], each m; gru with the reset after the product:
-  /// `recurrent` [T,B,3H] ([T,B,H] with only_n), the gradient of W h + b; before it: `reset` [T,B,H], each r h.
+  /// `previous` [T,B,R], the h that each step read, but where that is h0 alone (reads_h0); with peepholes
+  /// `previous_cells` f32[T,B,H]; with a projection `dstate` [T,B,R], the gradient of each h, and `unprojected`
+  /// [T,B,H], each m; gru with the reset after the product: `recurrent` [T,B,3H] ([T,B,H] with only_n), the gradient of
+  /// W h + b; before it: `reset` [T,B,H], each r h.
   struct Backward {
     int dx = 0, dh0 = -1, dc0 = -1, previous = -1, previous_cells = -1, dstate = -1, unprojected = -1, recurrent = -1,
         reset = -1;

@@ -308,7 +308,7 @@ class BackwardPlan : public RecurrentPlan {
     const RecurrentLoops& loops = cpu::recurrent_loops(form_.dtype);
     if (multiplies_states()) block(first_, at);
     block(second_, at);
-    copy_before(form_.h0, form_.y, size_, form_.state, out.previous, at);
+    if (out.previous >= 0) copy_before(form_.h0, form_.y, size_, form_.state, out.previous, at);
     if (out.previous_cells >= 0) copy_before(form_.c0, form_.cells, 4, form_.hidden, out.previous_cells, at);
     if (form_.lstm()) copy_samples(at.in(form_.dc), form_.hidden * 4, at.out(out.dc0), at);
     for_rows(form_.state, at, [&](int64_t sample, int64_t begin, int64_t end) {
@@ -316,14 +316,13 @@ class BackwardPlan : public RecurrentPlan {
       row.dy = at.in(form_.dh) + offset(sample, form_.state);
       row.direct = at.scratch_floats(direct_) + sample * form_.state;
       loops.widen(row, begin, end);
-      clear(at.scratch(z_) + (sample * form_.state + begin) * 4, (end - begin) * 4);
     });
     for (int64_t index = form_.steps; index-- > 0;) take_step(index, at);
     if (out.dh0 < 0) return;
     for_rows(form_.state, at, [&](int64_t sample, int64_t begin, int64_t end) {
       RecurrentRow row;
       row.direct = at.scratch_floats(direct_) + sample * form_.state;
-      row.z = at.scratch_floats(z_) + sample * form_.state;
+      if (form_.steps > 0) row.z = at.scratch_floats(z_) + sample * form_.state;
       row.out = at.out(out.dh0) + offset(sample, form_.state);
       loops.finish(row, begin, end);
     });
@@ -372,11 +371,12 @@ class BackwardPlan : public RecurrentPlan {
     const int64_t h = form_.hidden, all = row(step, sample);
     RecurrentRow row;
     row.hidden = h;
-    row.z = at.scratch_floats(z_) + sample * form_.state;
+    if (step != this->step(form_.steps - 1)) row.z = at.scratch_floats(z_) + sample * form_.state;
     row.direct = at.scratch_floats(direct_) + sample * form_.state;
     row.dy = at.in(form_.dy) + offset(all, form_.state);
     row.y = at.in(form_.y) + offset(all, form_.state);
-    row.h = at.out(out.previous) + offset(all, form_.state);
+    row.h = out.previous >= 0 ? at.out(out.previous) + offset(all, form_.state)
+                              : at.in(form_.h0) + offset(sample, form_.state);
     row.dx = at.out(out.dx) + offset(all, form_.gate_width());
     if (form_.kept > 0) row.gates = const_cast<char*>(at.in(form_.kept_gates)) + offset(all, form_.kept * h);
     if (form_.peepholes >= 0) row.peepholes = at.floats(form_.peepholes);

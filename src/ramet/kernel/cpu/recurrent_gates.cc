@@ -45,10 +45,15 @@ struct Loops {
     const int64_t at = gate * row.hidden + i;
     return hn::Add(load(row.x, at, count), load_part(row.z + at, count));
   }
+  /// The gradient of the state from the steps behind this one. Where z is missing, `direct` is no -0, which 0 would
+  /// turn into 0.
+  static HWY_INLINE Vf later_gradient(const RecurrentRow& row, int64_t i, int64_t count) {
+    const Vf direct = load_part(row.direct + i, count);
+    return row.z ? hn::Add(direct, load_part(row.z + i, count)) : direct;
+  }
   /// The gradient of the state from all sides.
   static HWY_INLINE Vf state_gradient(const RecurrentRow& row, int64_t i, int64_t count) {
-    const Vf later = hn::Add(load_part(row.direct + i, count), load_part(row.z + i, count));
-    return hn::Add(later, load(row.dy, i, count));
+    return hn::Add(later_gradient(row, i, count), load(row.dy, i, count));
   }
   static HWY_INLINE void put_state(const RecurrentRow& row, Vf value, int64_t i, int64_t count) {
     store(value, row.out, i, count);
@@ -237,17 +242,17 @@ struct Loops {
   }
   static void carry(const RecurrentRow& row, int64_t begin, int64_t end) {
     for_units(begin, end, [&](int64_t i, int64_t count) HWY_ATTR {
-      store_part(hn::Add(load_part(row.direct + i, count), load_part(row.z + i, count)), row.direct + i, count);
+      store_part(later_gradient(row, i, count), row.direct + i, count);
     });
   }
   static void widen(const RecurrentRow& row, int64_t begin, int64_t end) {
-    for_units(begin, end,
-              [&](int64_t i, int64_t count) HWY_ATTR { store_part(load(row.dy, i, count), row.direct + i, count); });
+    for_units(begin, end, [&](int64_t i, int64_t count) HWY_ATTR {
+      store_part(hn::Add(load(row.dy, i, count), hn::Zero(Df())), row.direct + i, count);
+    });
   }
   static void finish(const RecurrentRow& row, int64_t begin, int64_t end) {
-    for_units(begin, end, [&](int64_t i, int64_t count) HWY_ATTR {
-      store(hn::Add(load_part(row.direct + i, count), load_part(row.z + i, count)), row.out, i, count);
-    });
+    for_units(begin, end,
+              [&](int64_t i, int64_t count) HWY_ATTR { store(later_gradient(row, i, count), row.out, i, count); });
   }
 
   static constexpr RecurrentLoops kTable{lstm,

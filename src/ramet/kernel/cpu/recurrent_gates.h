@@ -15,7 +15,7 @@ struct RecurrentRow {
   const float* peepholes = nullptr;  ///< lstm: [3,H], or null
   const void* h = nullptr;           ///< the state before the step
   const float* c_before = nullptr;   ///< lstm: the cell before the step, in a backward pass
-  float* z = nullptr;                ///< the product with the weight, [G H] forward, [R] backward
+  float* z = nullptr;                ///< the product with the weight, [G H] forward, [R] backward, or null for 0
   float* inner = nullptr;            ///< gru with the reset before: the product of n forward, its gradient backward
   void* gates = nullptr;             ///< kept gates
   float* cells = nullptr;            ///< lstm: the cell after the step, kept

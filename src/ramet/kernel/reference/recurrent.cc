@@ -194,7 +194,7 @@ class BackwardSample : public Sample {
       const Row previous = i == 0 ? state(form_.h0, form_.state) : at(form_.y, steps[i - 1], form_.state);
       const Row dy = at(form_.dy, step, form_.state);
       for (size_t u = 0; u < dh.size(); ++u) dh[u] += dy[u];
-      put(out.previous, step, previous);
+      if (out.previous >= 0) put(out.previous, step, previous);
       dx_.assign(static_cast<size_t>(form_.gate_width()), 0);
       if (form_.lstm()) {
         const Row cells = i == 0 ? state(form_.c0, form_.hidden) : at(form_.cells, steps[i - 1], form_.hidden);
