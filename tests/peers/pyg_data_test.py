@@ -175,6 +175,8 @@ class DataTest(unittest.TestCase):
         optimizer = lambda: torch.optim.Adam(module.parameters(), lr=1e-2)
         step = rt.training_model(pyg.OfBatch(module), optimizer(), example=pyg.inputs_of(batches[0]), loss="loss",
                                  options=rt.Options(threads=1))
+        with self.assertRaisesRegex(NotImplementedError, r"call step\(\*\*pyg.inputs_of\(batch\)\)"):
+            step(batches[0])
         losses, own = [step(**pyg.inputs_of(batch)).loss for batch in batches], optimizer()
         for number, batch in enumerate(batches):
             own.zero_grad()

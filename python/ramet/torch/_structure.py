@@ -101,10 +101,7 @@ class InputTree:
                 types.append(None)
                 constants.append(leaf)
             else:
-                raise UnsupportedOp("an example with a value that is no tensor, number or text", where=f"example['{name}']",
-                                    found=type(leaf).__name__,
-                                    expected="tensors, arrays, numbers, texts and None, in dictionaries, tuples and lists",
-                                    remedy=_remedy_for(leaf))
+                raise _no_tensor(leaf, f"example['{name}']", "an example with a value that is no tensor, number or text")
         positional = sum(1 for path, _ in leaves if path[0].idx == 0)
         dims = tuple(batch_dims.get(name, 0) for name in found_names)
         tree = InputTree(spec, tuple(found_names), tuple(types), tuple(constants), positional, dims)
@@ -157,6 +154,9 @@ class InputTree:
             arguments, keywords = split_call(arguments[0])
         leaves, spec = pytree.tree_flatten((plain(tuple(arguments)), plain(keywords)))
         if spec != self.spec:
+            for leaf in leaves:
+                if not isinstance(leaf, (torch.Tensor, *CONSTANTS)):
+                    raise _no_tensor(leaf, where, "a batch with a value that is no tensor, number or text")
             given = set(keywords) if not arguments else {"*"}
             raise ShapeError("a batch of another structure than the example", where=where,
                              found=_names_text(arguments, keywords), expected=", ".join(self.names),
@@ -178,12 +178,14 @@ class InputTree:
         return tensors
 
 
-def _remedy_for(value):
-    """What to do about a value that is no tensor."""
-    if any(each.__module__.startswith("torch_geometric.data") for each in type(value).__mro__):
-        return ("Compile ramet.graphs.pyg.OfBatch(module), with example=pyg.inputs_of(batch), and call step(**pyg.inputs_of(batch)): these "
-                "are the tensors of the batch")
-    return "Take what forward needs out of the object, or make it in forward"
+def _no_tensor(value, where, what):
+    """The error for an object among the inputs; of PyTorch Geometric's data it says how to give the tensors."""
+    graphs = any(each.__module__.startswith("torch_geometric.data") for each in type(value).__mro__)
+    return UnsupportedOp(what, where=where, found=type(value).__name__,
+                         expected="tensors, arrays, numbers, texts and None, in dictionaries, tuples and lists",
+                         remedy="Compile ramet.graphs.pyg.OfBatch(module), with example=pyg.inputs_of(batch), and call "
+                                "step(**pyg.inputs_of(batch)): these are the tensors of the batch" if graphs else
+                         "Take what forward needs out of the object, or make it in forward")
 
 
 def _names_text(arguments, keywords):
