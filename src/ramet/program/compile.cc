@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -310,29 +311,14 @@ class StageFit {
 /// that a step's forward and backward pass takes: layers that are computed again whole cost up to a third of it.
 constexpr double kTimeForLeast = 1.0 / 12;
 
-ActivationChoices fit(const StepGraph& step, FitProblem problem, const CompileOptions& options) {
-  if (options.least) problem.time_share = kTimeForLeast;
-  return fit_activations(step, problem);
+double time_share(const CompileOptions& options) {
+  return options.least ? kTimeForLeast : std::numeric_limits<double>::infinity();
 }
 
 /// How candidates of mode kFit are compiled, whose peaks are asked for.
 CompileOptions for_candidates(CompileOptions options) {
   if (options.copies_first) options.copies = {.unblocked = kAllWeights, .remade = kAllWeights};
   return options;
-}
-
-ActivationChoices choose(const StepGraph& step, const CompileOptions& options,
-                         const std::function<int64_t(const StepGraph&)>& peak_bytes) {
-  const RecomputeOptions& how = options.recompute;
-  if (how.mode != RecomputeOptions::Mode::kFit) return choose_activations(how, count_layers(step.micro));
-  FitProblem problem{
-      .stage_of = std::vector<int>(count_layers(step.micro) + 1, 0), .byte_limit = how.byte_limit, .peaks = {}};
-  problem.in_parts = how.in_parts;
-  problem.rates = options.rates;
-  problem.peaks = [&](const StepGraph& candidate, const ActivationChoices&) {
-    return std::vector<int64_t>{peak_bytes(candidate)};
-  };
-  return fit(step, problem, options);
 }
 
 /// All passes after which no bit of a result changes any more.
@@ -373,7 +359,8 @@ Executable compile(StepGraph step, const KernelLibrary& library, const CompileOp
   // After all passes that merge equal nodes: the copies made here must stay.
   step = log.step("recompute", [&] {
     if (options.recompute.mode != RecomputeOptions::Mode::kNone) step.micro = with_late_inputs(step.micro);
-    const ActivationChoices choices = choose(step, options, peak_bytes);
+    const ActivationChoices choices =
+        choose_activations(step, options.recompute, options.rates, peak_bytes, time_share(options));
     if (options.recompute.mode == RecomputeOptions::Mode::kFit) chosen = text_of(choices);
     return recompute(step, choices);
   });
@@ -447,11 +434,12 @@ SettledStep settle_step(const StepGraph& step, const Layout& layout, const Kerne
   problem.in_parts = options.recompute.in_parts;
   problem.to_files = layout.streams_to_files();
   problem.rates = options.rates;
+  problem.time_share = time_share(options);
   const CompileOptions of_candidate = for_candidates(options);
   problem.peaks = [&](const StepGraph& candidate, const ActivationChoices& choices) {
     return stage_peaks(partition(candidate, fixed, choices), library, of_candidate);
   };
-  ActivationChoices choices = fit(step, problem, options);
+  ActivationChoices choices = fit_activations(step, problem);
   StepGraph recomputed = recompute(step, choices);
   return {std::move(recomputed), std::move(fixed), std::move(choices)};
 }

@@ -196,12 +196,13 @@ StepGraph recompute(const StepGraph& step, const ActivationChoices& choices) {
 }
 
 ActivationChoices choose_activations(const StepGraph& step, const RecomputeOptions& options, const Rates& rates,
-                                     const std::function<int64_t(const StepGraph&)>& peak_bytes) {
+                                     const std::function<int64_t(const StepGraph&)>& peak_bytes, double time_share) {
   const size_t layers = count_layers(step.micro);
   if (options.mode != RecomputeOptions::Mode::kFit) return choose_activations(options, layers);
   FitProblem problem{.stage_of = std::vector<int>(layers + 1, 0), .byte_limit = options.byte_limit, .peaks = {}};
   problem.in_parts = options.in_parts;
   problem.rates = rates;
+  problem.time_share = time_share;
   problem.peaks = [&](const StepGraph& candidate, const ActivationChoices&) {
     return std::vector<int64_t>{peak_bytes(candidate)};
   };

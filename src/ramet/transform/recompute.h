@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -65,9 +66,10 @@ ActivationChoices choose_activations(const RecomputeOptions& options, size_t lay
 StepGraph recompute(const StepGraph& step, const ActivationChoices& choices);
 
 /// The choices that options of any mode mean for a step on one device. `peak_bytes` gives the memory that a candidate
-/// needs; only mode kFit calls it, a few times (see fit_activations.h).
+/// needs; only mode kFit calls it, a few times, and only that mode reads the share of time (see fit_activations.h).
 ActivationChoices choose_activations(const StepGraph& step, const RecomputeOptions& options, const Rates& rates,
-                                     const std::function<int64_t(const StepGraph&)>& peak_bytes);
+                                     const std::function<int64_t(const StepGraph&)>& peak_bytes,
+                                     double time_share = std::numeric_limits<double>::infinity());
 /// The step recomputed by these choices.
 StepGraph recompute(const StepGraph& step, const RecomputeOptions& options,
                     const std::function<int64_t(const StepGraph&)>& peak_bytes = {});
