@@ -49,7 +49,7 @@ class RAMET_API GraphSet {
 /// - "sage": Hamilton et al., arXiv 1706.02216, with the mean of the neighbours;
 /// - "gat": Velickovic et al., arXiv 1710.10903; "gatv2": Brody et al., arXiv 2105.14491;
 /// - "gin": Xu et al., arXiv 1810.00826;
-/// - "gine": Hu et al., arXiv 1905.12265, without batch norms; reads edge_features;
+/// - "gine": Hu et al., arXiv 1905.12265, with a batch norm behind each layer; reads edge_features;
 /// - "pna": Corso et al., arXiv 2004.05718;
 /// - "edge_conv": Wang et al., arXiv 1801.07829;
 /// - "mpnn": Gilmer et al., arXiv 1704.01212; reads edge_features;
@@ -64,7 +64,7 @@ struct GraphNetOptions {
   int64_t heads = 8;         ///< of gat and gatv2 (whose last layer has one), and of gps
   double dropout = 0.5;  ///< of each layer's input; gin: of each classifier's answer; gps: of branches; schnet: none
   double attention_dropout = 0;  ///< of the weights of edges (gat, gatv2) or of pairs of nodes (gps)
-  double momentum = 0.1;         ///< of batch norms (gin, gps)
+  double momentum = 0.1;         ///< of batch norms (gin, gine, gps)
   std::string readout = "sum";   ///< what a graph's answer reads of its nodes: "sum", "mean" or "max"
   std::string loss = "squared";  ///< of numbers: "squared", "absolute", or "binary" of tasks of yes or no
   double diagonal = 0;           ///< cluster_gcn: lambda

@@ -205,6 +205,8 @@ def make_net(kind, tensors):
                 self.linears = nn.ModuleList(nn.Linear(size, 2) for size in (width, HIDDEN, HIDDEN))
             if kind in ("gine", "pna", "edge_conv", "mpnn"):
                 self.lin = nn.Linear(HIDDEN, 2)
+            if kind == "gine":
+                self.norms = nn.ModuleList(geometric.BatchNorm(HIDDEN) for _ in range(2))
             if kind == "mpnn":
                 self.lin0 = nn.Linear(width, HIDDEN)
                 self.conv = geometric.NNConv(HIDDEN, HIDDEN, nn.Sequential(
@@ -239,8 +241,9 @@ def make_net(kind, tensors):
                 return self.lin(pool(x, batch))
             more = (weight,) if kind == "gcn" else (features,) if kind == "gine" else ()
             if kind in ("gine", "pna", "edge_conv"):
-                for conv in self.convs:
-                    x = conv(x, edge_index, *more).relu()
+                for i, conv in enumerate(self.convs):
+                    x = conv(x, edge_index, *more)
+                    x = (self.norms[i](x) if kind == "gine" else x).relu()
                 return self.lin(pool(x, batch))
             x = self.convs[0](x, edge_index, *more)
             x = nn.functional.elu(x) if kind.startswith("gat") else x.relu()

@@ -29,7 +29,10 @@ Tensor layers(GraphNetBuilder& net) {
       case GraphFamily::kClusterGcn: x = cluster_gcn_layer(net, x, name, out); break;
       case GraphFamily::kGat: x = gat_layer(net, x, name, out, heads); break;
       case GraphFamily::kGatV2: x = gatv2_layer(net, x, name, out, heads); break;
-      case GraphFamily::kGine: x = gine_layer(net, x, name, out); break;
+      case GraphFamily::kGine:
+        x = gine_layer(net, x, name, out);
+        if (!answers) x = net.batch_norm_of_nodes(x, "norms." + std::to_string(i) + ".module");
+        break;
       case GraphFamily::kPna: x = pna_layer(net, x, name, out); break;
       default: x = edge_conv_layer(net, x, name, out);
     }

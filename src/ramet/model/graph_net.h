@@ -18,7 +18,7 @@ enum class GraphFamily {
   kGat,       ///< Velickovic et al., arXiv 1710.10903
   kGatV2,     ///< Brody et al., arXiv 2105.14491
   kGin,       ///< Xu et al., arXiv 1810.00826: each layer's sums over a graph go to a classifier of their own
-  kGine,      ///< Hu et al., arXiv 1905.12265: GIN's layer with features of edges, without batch norms
+  kGine,      ///< Hu et al., arXiv 1905.12265: GIN's layer with features of edges, and a batch norm behind it
   kPna,       ///< Corso et al., arXiv 2004.05718: mean, min, max and deviation, each scaled by the degree in three ways
   kEdgeConv,  ///< Wang et al., arXiv 1801.07829
   kMpnn,      ///< Gilmer et al., arXiv 1704.01212: edge networks and a gated unit with one set of weights in all layers
@@ -58,7 +58,7 @@ struct GraphNetConfig {
   int64_t heads = 8;     ///< of GAT, whose last layer has one, and of GPS
   double dropout = 0.5;  ///< of each layer's input; GIN: of each classifier's output; GPS: of branches; SchNet: none
   double attention_dropout = 0;  ///< of the weights of GAT and GPS
-  double momentum = 0.1;         ///< of the batch norms of GIN and GPS
+  double momentum = 0.1;         ///< of the batch norms of GIN, GINE and GPS
   std::string readout = "sum";   ///< of the nodes of a graph: "sum", "mean" or "max"
   std::string loss = "squared";  ///< of numbers: "squared" or "absolute"; of tasks of yes or no: "binary"
   double diagonal = 0;           ///< Cluster-GCN's lambda
