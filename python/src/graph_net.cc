@@ -15,7 +15,7 @@ using ramet::GraphNetOptions;
   X(int64_t, heads, "Of gat and gatv2, whose last layer has one, and of gps.")                               \
   X(double, dropout, "Of each layer's input; gin: of each classifier's answer; gps: of branches.")           \
   X(double, attention_dropout, "Of the weights of edges (gat, gatv2) or of pairs of nodes (gps).")           \
-  X(double, momentum, "Of batch norms (gin, gine, gps).")                                                          \
+  X(double, momentum, "Of batch norms (gin, gine, gps).")                                                    \
   X(std::string, readout, "What a graph's answer reads of its nodes: 'sum', 'mean' or 'max'.")               \
   X(std::string, loss, "Of numbers: 'squared', 'absolute', or 'binary' of tasks of yes or no.")              \
   X(double, diagonal, "cluster_gcn: lambda.")                                                                \
