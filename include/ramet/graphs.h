@@ -24,10 +24,10 @@ struct GraphRoom {
 
 struct GraphPackOptions {
   /// How packs are made, as data.graphs.batch of a recipe says (docs/graphs.md): "count:32", "pad:32",
-  /// "stream:256:608", "histogram:256:16", "neighbors:512:10,10", "clusters:4", "walks:1000:2".
+  /// "stream:256:608:32", "histogram:256:16:608", "neighbors:512:10,10", "clusters:4", "walks:1000:2".
   std::string batch = "count:1";
   std::vector<int64_t> members{};  ///< graphs, or nodes to begin at, that take part; empty: all
-  GraphRoom room{};                ///< to make; 0: what the packs need
+  GraphRoom room{};                ///< to make, and never to exceed; 0: what the packs need
   int64_t epochs = 0;              ///< of the run: the room is exact for them. 0: any number of epochs
   bool trim = false;               ///< whether what does not fit is left out; otherwise it is an Error
   bool shuffle = true;             ///< whether every epoch has a new order
@@ -48,7 +48,8 @@ struct GraphPack {
 /// lists, the options and i; all functions may be called from many threads at once. Cheap to copy.
 class RAMET_API GraphPacks {
  public:
-  /// Throws Error for lists that contradict each other, and for what does not fit the room.
+  /// Throws Error for lists that contradict each other, for what does not fit the room, and for options that such a
+  /// batch does not take.
   GraphPacks(const GraphLists& lists, const GraphPackOptions& options);
 
   GraphPack pack(int64_t index) const;

@@ -108,7 +108,8 @@ void check_packs(const std::function<std::shared_ptr<const Packs>()>& make, int6
 
 TEST(GraphLoader, PacksArePureAndWithinTheirRoom) {
   const auto set = rings(57);
-  for (const char* text : {"count:8", "pad:8", "stream:30:50", "stream:24", "histogram:20:4", "histogram:20:0"})
+  for (const char* text : {"count:8", "pad:8", "stream:30:50", "stream:24", "histogram:20:4", "histogram:20:0",
+                           "stream:30:50:3", "stream:30:0:3", "histogram:20:4:40", "histogram:20:0:25"})
     for (const int64_t epochs : {0, 3}) {
       SCOPED_TRACE(std::string(text) + " " + std::to_string(epochs));
       check_packs([&] { return make_packs(set, text, {.epochs = epochs, .seed = 5}); }, 3);
@@ -166,8 +167,70 @@ TEST(GraphLoader, RefusesOrLeavesOutWhatIsTooLarge) {
   EXPECT_GT(packs->skipped(), 0);
   EXPECT_THAT(graphs::report_of(*packs, *set).text(), HasSubstr("graphs do not fit and are left out"));
   EXPECT_THAT(error_of([&] { make_packs(set, "counts:6", {}); }), HasSubstr("unknown way to make batches of graphs"));
-  EXPECT_THAT(error_of([&] { make_packs(set, "count:0", {}); }), HasSubstr("found '0'"));
+  EXPECT_THAT(error_of([&] { make_packs(set, "count:0", {}); }),
+              HasSubstr("'count:0': a number is none, or out of range; found '0'"));
   EXPECT_THAT(error_of([&] { make_packs(set, "neighbors:4:2", {}); }), HasSubstr("a set of one homogeneous graph"));
+}
+
+TEST(GraphLoader, KeepsTheBoundsOfTheTextAndTheRoom) {
+  const auto set = rings(57);
+  const auto check = [&](const std::string& text, const PackRequest& request, const GraphBudget& most) {
+    SCOPED_TRACE(text);
+    const auto packs = make_packs(set, text, request);
+    EXPECT_EQ(packs->skipped(), 0);
+    const auto at_most = [](int64_t size, int64_t bound) {
+      if (bound > 0) {
+        EXPECT_LE(size, bound);
+      }
+    };
+    for (int64_t i = 0; i < 3 * packs->epoch_packs(0); ++i) {
+      const GraphBudget sizes = packs->sizes(i);
+      at_most(sizes.graphs, most.graphs);
+      at_most(sizes.nodes, most.nodes);
+      at_most(sizes.edges, most.edges);
+    }
+    at_most(packs->budget().graphs, most.graphs);
+    at_most(packs->budget().nodes, most.nodes);
+    at_most(packs->budget().edges, most.edges);
+  };
+  check("stream:40:0:3", {.seed = 5}, {3, 40, 0});
+  check("stream:40:60:3", {.seed = 5}, {3, 40, 60});
+  check("histogram:40:0:30", {.seed = 5}, {0, 40, 30});
+  check("histogram:40:0", {.budget = {.graphs = 3, .nodes = 40, .edges = 30}, .seed = 5}, {3, 40, 30});
+  check("stream:40", {.budget = {.graphs = 3, .edges = 60}, .seed = 5}, {3, 40, 60});
+  const auto refused = [&](const std::string& text, const PackRequest& request) {
+    return error_of([&] { make_packs(set, text, request)->contents(0); });
+  };
+  EXPECT_THAT(refused("histogram:50:1", {.budget = {1, 50, 10}}), HasSubstr("a graph does not fit the budget"));
+  EXPECT_THAT(refused("histogram:50:1", {.budget = {2, 50, 0}}),
+              HasSubstr("'histogram:50:1': two bounds of graphs for a batch; found 1, and room for 2"));
+  EXPECT_THAT(refused("stream:50:60", {.budget = {.nodes = 40}}), HasSubstr("two bounds of nodes"));
+  EXPECT_THAT(refused("stream:6", {}), HasSubstr("expected at most 6 nodes. Raise"));
+  EXPECT_THAT(refused("stream:6:50", {}), HasSubstr("expected at most 6 nodes and 50 edges. Raise"));
+  EXPECT_THAT(refused("count:8", {.budget = {.nodes = 12}}),
+              HasSubstr("pack 0: graphs of a pack do not fit the budget together; found 8 graphs, "));
+  const auto one = web(60);
+  const auto clusters = [&](const std::string& text, const PackRequest& request) {
+    return error_of([&] { make_packs(one, text, request)->contents(0); });
+  };
+  EXPECT_EQ(make_packs(one, "clusters:2", {.budget = {2, 40, 200}})->budget(), (GraphBudget{2, 40, 200}));
+  EXPECT_THAT(clusters("clusters:2", {.budget = {1, 10, 0}}),
+              HasSubstr("pack 0: a sample of the graph does not fit the budget; found 30 nodes and"));
+  EXPECT_THAT(clusters("clusters:1", {.budget = {1, 10, 0}}), HasSubstr("expected at most 10 nodes. Raise"));
+}
+
+TEST(GraphLoader, RefusesWhatWouldDoNothing) {
+  const auto many = rings(57), one = web(60);
+  const PackRequest trim{.oversize = graphs::Oversize::kTrim}, members{.members = {1, 2}};
+  for (const char* text : {"count:8", "pad:8"})
+    EXPECT_THAT(error_of([&] { make_packs(many, text, trim); }),
+                HasSubstr("'" + std::string(text) + "': nothing is left out of batches whose room is made for them"));
+  for (const char* text : {"clusters:2", "cut"})
+    EXPECT_THAT(error_of([&] { make_packs(one, text, trim); }), HasSubstr("clusters are whole"));
+  for (const char* text : {"clusters:2", "walks:3:2", "cut"})
+    EXPECT_THAT(error_of([&] { make_packs(one, text, members); }), HasSubstr("take no numbers of graphs or nodes"));
+  EXPECT_THAT(error_of([&] { make_packs(one, "cut", {.budget = {1, 60, 0}}); }),
+              HasSubstr("'cut': the clusters of a cut graph have the room of the largest"));
 }
 
 TEST(GraphLoader, NeighboursArePureAndUniform) {

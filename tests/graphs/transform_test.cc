@@ -43,6 +43,14 @@ std::vector<float> values_of(const GraphTables& tables, const std::string& key) 
   return field_floats(set.fields()[field], set.bytes(field));
 }
 
+TEST(Transform, NamesTheTransformOfANumberThatIsNone) {
+  GraphTables tables = graph(2, {{0, 1}});
+  for (const char* text : {"nearest=0", "radius=x", "metis=-1"})
+    EXPECT_THAT(error_of([&] { apply_transform(tables, text, "edge"); }),
+                testing::StartsWith("transform " + std::string(text).substr(0, std::string(text).find('=')) +
+                                    ": a number is none, "));
+}
+
 TEST(Transform, ChangesEdges) {
   GraphTables tables = graph(3, {{0, 1}, {0, 1}, {1, 1}, {2, 0}});
   tables.set_field<float>({.name = "weight", .per = Per::kEdge, .of = "edge"}, {1, 2, 3, 4});

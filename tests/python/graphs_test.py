@@ -138,6 +138,37 @@ class Lists(unittest.TestCase):
                 graphs.relation_lists([[0], [1]], relation, 3)
 
 
+class Packs(unittest.TestCase):
+    """What a caller asks of packs is done or refused."""
+
+    def packs(self, batch, **more):
+        graph = five() if not batch.startswith(("clusters", "walks", "cut")) else ring()
+        source, target = (np.ascontiguousarray(each) for each in graph.edge_index["edge"])
+        part = None if batch.startswith(("count", "stream", "histogram")) else np.arange(12) // 2
+        return ramet.GraphPacks(graph.node_ptr["node"], graph.edge_ptr["edge"], source, target, batch, part=part, **more)
+
+    def test_room_is_kept(self):
+        self.assertEqual(self.packs("clusters:2", room=(2, 10, 20)).room, (2, 10, 20))
+        with self.assertRaisesRegex(ramet.Error, "pack 0: a sample of the graph does not fit .*expected at most 2 nodes. .*more clusters"):
+            self.packs("clusters:2", room=(1, 2, 0), shuffle=False).pack(0)
+        with self.assertRaisesRegex(ramet.Error, "two bounds of nodes for a batch; found 50, and room for 10"):
+            self.packs("histogram:50:2", room=(0, 10, 0))
+        packs = self.packs("histogram:9:0", room=(3, 9, 5))
+        self.assertEqual(packs.room, (3, 9, 5))
+        for index in range(packs.packs(0)):
+            self.assertLessEqual(len(packs.pack(index)["edges"]), 5)
+        with self.assertRaisesRegex(ramet.Error, "graphs of a pack do not fit the budget together; found 2 graphs, 5 nodes"):
+            self.packs("count:2", room=(0, 4, 0), shuffle=False).pack(0)
+
+    def test_what_would_do_nothing_is_refused(self):
+        for batch, more, words in (("clusters:2", {"trim": True}, "clusters are whole"), ("cut", {"trim": True}, "clusters are whole"),
+                                   ("count:2", {"trim": True}, "nothing is left out"), ("cut", {"room": (1, 10, 10)}, "room of the largest"),
+                                   ("walks:2:1", {"members": [1]}, "no numbers of graphs or nodes"),
+                                   ("clusters:2", {"members": [1]}, "no numbers of graphs or nodes")):
+            with self.assertRaisesRegex(ramet.Error, f"'{batch}': .*{words}"):
+                self.packs(batch, **more)
+
+
 class Loaders(unittest.TestCase):
     def test_whole_graphs_are_padded_to_one_size(self):
         loader = graphs.FixedSizeDataLoader(five(), batch_size=3)

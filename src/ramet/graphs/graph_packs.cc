@@ -43,17 +43,12 @@ class GraphPacks : public Packs {
   int64_t skipped() const override { return skipped_; }
   int64_t host_bytes() const override { return std::ssize(options_.graphs) * 8; }
 
-  GraphBudget sizes(int64_t index) const override {
-    GraphBudget sum;
-    for (const int64_t graph : graphs_of(index)) add(sum, graph);
-    return sum;
-  }
+  GraphBudget sizes(int64_t index) const override { return sum_of(index, graphs_of(index)); }
 
   PackContents contents(int64_t index) const override {
     PackContents pack;
     pack.graphs = graphs_of(index);
-    GraphBudget all;
-    for (const int64_t graph : pack.graphs) add(all, graph);
+    const GraphBudget all = sum_of(index, pack.graphs);
     pack.nodes.resize(static_cast<size_t>(all.nodes));
     pack.edges.resize(static_cast<size_t>(all.edges));
     pack.source.resize(static_cast<size_t>(all.edges));
@@ -95,6 +90,18 @@ class GraphPacks : public Packs {
   void add(GraphBudget& sum, int64_t graph) const {
     ++sum.graphs, sum.nodes += nodes_of(graph), sum.edges += edges_of(graph);
   }
+  /// The sizes of a pack of these graphs.
+  GraphBudget sum_of(int64_t index, const std::vector<int64_t>& graphs) const {
+    GraphBudget sum;
+    for (const int64_t graph : graphs) add(sum, graph);
+    if (options_.oversize == Oversize::kRefuse && !within(sum, options_.budget))
+      throw Error({.what = "graphs of a pack do not fit the budget together",
+                   .where = set_->source() + ", pack " + std::to_string(index),
+                   .found = bounds_text(sum),
+                   .expected = "at most " + bounds_text(options_.budget),
+                   .remedy = "Raise the budget, or give a pack fewer graphs"});
+    return sum;
+  }
   static bool within(const GraphBudget& sizes, const GraphBudget& room) {
     return (room.graphs == 0 || sizes.graphs <= room.graphs) && (room.nodes == 0 || sizes.nodes <= room.nodes) &&
            (room.edges == 0 || sizes.edges <= room.edges);
@@ -118,8 +125,7 @@ class GraphPacks : public Packs {
         throw Error({.what = "a graph does not fit the budget",
                      .where = set_->source() + ", graph " + std::to_string(graph),
                      .found = std::to_string(one.nodes) + " nodes and " + std::to_string(one.edges) + " edges",
-                     .expected = "at most " + std::to_string(options_.budget.nodes) + " nodes and " +
-                                 std::to_string(options_.budget.edges) + " edges",
+                     .expected = "at most " + bounds_text(options_.budget),
                      .remedy = "Raise the budget, or leave such graphs out (oversize = \"trim\")"});
       ++skipped_;
     }
@@ -276,14 +282,11 @@ class HistogramPacks final : public GraphPacks {
     if (options_.budget.nodes < 1)
       throw Error(
           {.what = "histogram packing needs a budget of nodes", .found = std::to_string(options_.budget.nodes)});
-    if (options_.budget.edges > 0)
-      throw Error({.what = "histogram packing counts nodes alone: the edges of its packs give the room for edges",
-                   .found = "a budget of " + std::to_string(options_.budget.edges) + " edges"});
     drop_oversize();
     by_size_.resize(static_cast<size_t>(options_.budget.nodes) + 1);
     LengthHistogram histogram{std::vector<int64_t>(by_size_.size())};
     for (const int64_t graph : options_.graphs) {
-      const auto size = static_cast<size_t>(std::max<int64_t>(1, nodes_of(graph)));
+      const auto size = static_cast<size_t>(size_of(graph));
       by_size_[size].push_back(graph);
       ++histogram.counts[size];
     }
@@ -328,11 +331,29 @@ class HistogramPacks final : public GraphPacks {
   }
 
  private:
-  std::vector<std::vector<int64_t>> by_size_;                    // graphs of each number of nodes
+  /// The share of the budget that a graph takes, in nodes: of nodes or of edges, whichever is more. Graphs whose sizes
+  /// fit the budget of nodes together so fit both budgets.
+  int64_t size_of(int64_t graph) const {
+    const GraphBudget& budget = options_.budget;
+    const int64_t of_edges = budget.edges > 0 ? (edges_of(graph) * budget.nodes + budget.edges - 1) / budget.edges : 0;
+    return std::max({int64_t{1}, nodes_of(graph), of_edges});
+  }
+
+  std::vector<std::vector<int64_t>> by_size_;                    // graphs of each size
   std::vector<std::vector<std::pair<int32_t, int64_t>>> packs_;  // sizes, and which graph of that size
 };
 
 }  // namespace
+
+std::string bounds_text(const GraphBudget& budget) {
+  std::vector<std::string> parts;
+  for (const auto& [count, name] :
+       {std::pair(budget.graphs, " graphs"), std::pair(budget.nodes, " nodes"), std::pair(budget.edges, " edges")})
+    if (count > 0) parts.push_back(std::to_string(count) + name);
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
+  return text;
+}
 
 GraphBudget Packs::sizes(int64_t index) const {
   const PackContents pack = contents(index);

@@ -1,5 +1,7 @@
 #include "ramet/graphs/pack_text.h"
 
+#include <algorithm>
+
 #include "ramet/base/error.h"
 #include "ramet/graphs/graph_cut.h"
 #include "ramet/graphs/lines.h"
@@ -10,8 +12,24 @@ namespace {
 [[noreturn]] void refuse(const std::string& text) {
   throw Error({.what = "unknown way to make batches of graphs",
                .found = "'" + text.substr(0, 100) + "'",
-               .expected = "count:GRAPHS, pad:GRAPHS, stream:NODES[:EDGES], histogram:NODES:DEPTH, "
+               .expected = "count:GRAPHS, pad:GRAPHS, stream:NODES[:EDGES[:GRAPHS]], histogram:NODES:DEPTH[:EDGES], "
                            "neighbors:SEEDS:FANOUT,..., clusters:COUNT, walks:ROOTS:LENGTH[:COUNTED] or cut"});
+}
+
+/// What of a request a way to make batches does not take; refused, so that nothing is ignored without a word.
+void check_takes(const std::string& text, std::string_view kind, const PackRequest& request) {
+  const auto takes_no = [&](bool given, const std::string& what, const std::string& remedy) {
+    if (given) throw Error({.what = what, .where = "'" + text.substr(0, 100) + "'", .remedy = remedy});
+  };
+  const bool whole = kind == "count" || kind == "pad", all = kind == "clusters" || kind == "walks" || kind == "cut";
+  const bool trims = request.oversize == Oversize::kTrim, room = request.budget != GraphBudget{};
+  takes_no(all && !request.members.empty(), "batches of all nodes of a graph take no numbers of graphs or nodes",
+           "Leave the numbers out");
+  takes_no(kind == "cut" && room, "the clusters of a cut graph have the room of the largest", "Leave the room out");
+  takes_no(trims && (kind == "clusters" || kind == "cut"), "clusters are whole: nothing of them is left out",
+           "Leave oversize = \"trim\" out");
+  takes_no(trims && whole && !room, "nothing is left out of batches whose room is made for them",
+           "Leave oversize = \"trim\" out, or take stream:NODES or histogram:NODES:DEPTH");
 }
 
 }  // namespace
@@ -30,6 +48,16 @@ std::shared_ptr<const Packs> make_packs(std::shared_ptr<const GraphSet> set, con
     if (words.size() > most) refuse(text);
   };
   const std::string_view kind = words[0];
+  check_takes(text, kind, request);
+  // A bound that the text gives, or the room of the request; both may give the same.
+  const auto bound = [&](size_t i, int64_t room, const std::string& what) {
+    const int64_t given = i < words.size() ? number(i, 0) : 0;
+    if (given > 0 && room > 0 && given != room)
+      throw Error({.what = "two bounds of " + what + " for a batch",
+                   .where = "'" + text.substr(0, 100) + "'",
+                   .found = std::to_string(given) + ", and room for " + std::to_string(room)});
+    return std::max(given, room);
+  };
   GraphPackOptions graphs{.budget = request.budget,
                           .epochs = request.epochs,
                           .oversize = request.oversize,
@@ -42,17 +70,14 @@ std::shared_ptr<const Packs> make_packs(std::shared_ptr<const GraphSet> set, con
     graphs.count = number(1, 1);
     return make_graph_packs(std::move(set), std::move(graphs));
   }
-  if (kind == "stream") {
-    only(3);
-    graphs.packing = GraphPacking::kStream;
-    graphs.budget.nodes = number(1, 1);
-    if (words.size() > 2) graphs.budget.edges = number(2, 1);
-    return make_graph_packs(std::move(set), std::move(graphs));
-  }
-  if (kind == "histogram") {
-    only(3);
-    graphs.packing = GraphPacking::kHistogram;
-    graphs.budget = {number(2, 0), number(1, 1), 0};
+  if (kind == "stream" || kind == "histogram") {
+    only(4);
+    const bool stream = kind == "stream";
+    graphs.packing = stream ? GraphPacking::kStream : GraphPacking::kHistogram;
+    static_cast<void>(number(1, 1));
+    if (!stream) static_cast<void>(number(2, 0));
+    graphs.budget = {bound(stream ? 3 : 2, request.budget.graphs, "graphs"), bound(1, request.budget.nodes, "nodes"),
+                     bound(stream ? 2 : 3, request.budget.edges, "edges")};
     return make_graph_packs(std::move(set), std::move(graphs));
   }
   if (kind == "neighbors") {
@@ -67,9 +92,11 @@ std::shared_ptr<const Packs> make_packs(std::shared_ptr<const GraphSet> set, con
   }
   if (kind == "clusters") {
     only(2);
-    return make_cluster_packs(
-        std::move(set),
-        {.per_pack = number(1, 1), .epochs = request.epochs, .shuffle = request.shuffle, .seed = request.seed});
+    return make_cluster_packs(std::move(set), {.per_pack = number(1, 1),
+                                               .budget = request.budget,
+                                               .epochs = request.epochs,
+                                               .shuffle = request.shuffle,
+                                               .seed = request.seed});
   }
   if (kind == "walks") {
     only(4);

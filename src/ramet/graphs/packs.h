@@ -15,6 +15,8 @@ struct GraphBudget {
   int64_t graphs = 0, nodes = 0, edges = 0;
   friend bool operator==(const GraphBudget&, const GraphBudget&) = default;
 };
+/// "2 graphs, 20 nodes and 30 edges"; those that are 0 are left out. "" for none.
+std::string bounds_text(const GraphBudget& budget);
 
 /// What one batch holds: nodes and edges of a homogeneous set, with numbers of their own.
 struct PackContents {
@@ -77,7 +79,7 @@ enum class GraphPacking {
   kCount,     ///< `count` graphs in each pack, the rest of an epoch in its last pack; room for the exact maximum
   kPadToMax,  ///< the same with room for `count` times the largest graph
   kStream,    ///< graphs in order until the budget is full; the last pack of an epoch goes on with the next epoch
-  kHistogram  ///< longest pack first on the histogram of nodes: as many packs in every epoch
+  kHistogram  ///< longest pack first on the histogram of sizes: as many packs in every epoch
 };
 /// What happens to a graph that is larger than the budget, or to a sample of one.
 enum class Oversize {
@@ -88,7 +90,7 @@ enum class Oversize {
 struct GraphPackOptions {
   GraphPacking packing = GraphPacking::kCount;
   int64_t count = 1;     ///< graphs of a pack, for kCount and kPadToMax
-  GraphBudget budget{};  ///< kStream: nodes and edges; kHistogram: nodes. 0: what the packs need
+  GraphBudget budget{};  ///< kStream and kHistogram need nodes. 0: what the packs need
   int64_t epochs = 0;    ///< of the run: the room is the exact maximum over them. 0: a bound for any number of epochs
   Oversize oversize = Oversize::kRefuse;
   std::vector<int64_t> graphs{};  ///< that take part; empty: all
@@ -117,6 +119,7 @@ std::shared_ptr<const Packs> make_neighbor_packs(std::shared_ptr<const GraphSet>
 struct ClusterPackOptions {
   std::string field = "node.part";  ///< the cluster of each node
   int64_t per_pack = 1;             ///< clusters of a pack
+  GraphBudget budget{};             ///< 0: what the packs need
   int64_t epochs = 0;
   bool shuffle = true;
   uint64_t seed = 0;

@@ -67,12 +67,15 @@ std::string budget_text(const GraphBudget& budget) {
   return std::to_string(budget.nodes) + " nodes and " + std::to_string(budget.edges) + " edges";
 }
 
-[[noreturn]] void refuse_pack(const GraphSet& set, int64_t index, const GraphBudget& found, const GraphBudget& room) {
+constexpr const char* kTrimRemedy = "Raise the budget, or leave the last edges out (oversize = \"trim\")";
+
+[[noreturn]] void refuse_pack(const GraphSet& set, int64_t index, const GraphBudget& found, const GraphBudget& room,
+                              const std::string& remedy = kTrimRemedy) {
   throw Error({.what = "a sample of the graph does not fit the budget",
                .where = set.source() + ", pack " + std::to_string(index),
                .found = budget_text(found),
-               .expected = "at most " + budget_text(room),
-               .remedy = "Raise the budget, or leave the last edges out (oversize = \"trim\")"});
+               .expected = "at most " + bounds_text({0, room.nodes, room.edges}),
+               .remedy = remedy});
 }
 
 class NeighborPacks final : public Packs {
@@ -118,7 +121,7 @@ class NeighborPacks final : public Packs {
 
  private:
   void find_budget() {
-    budget_ = {1, options_.budget.nodes, options_.budget.edges};
+    budget_ = {std::max<int64_t>(1, options_.budget.graphs), options_.budget.nodes, options_.budget.edges};
     if (budget_.nodes > 0 && budget_.edges > 0) return;
     const GraphBudget most = maxima(*this, std::max<int64_t>(1, options_.epochs));
     // The maximum of epochs that were sampled is exact; others may need more.
@@ -224,24 +227,7 @@ class ClusterPacks final : public Packs {
                    .found = std::to_string(options_.per_pack),
                    .expected = "1 to " + std::to_string(clusters_.size())});
     packs_ = (std::ssize(clusters_) + options_.per_pack - 1) / options_.per_pack;
-    if (options_.epochs > 0 || !options_.shuffle || options_.per_pack == 1) {
-      budget_ = maxima(*this, std::max<int64_t>(1, options_.epochs));
-      return;
-    }
-    // Any clusters may meet: the nodes of the largest, and at most all edges that end in a cluster's nodes.
-    std::vector<int64_t> nodes, edges;
-    for (const auto& cluster : clusters_) {
-      nodes.push_back(std::ssize(cluster));
-      edges.push_back(0);
-      for (const int64_t node : cluster) edges.back() += graph_.last(node) - graph_.first(node);
-    }
-    const auto sum = [&](std::vector<int64_t>& sizes) {
-      std::sort(sizes.begin(), sizes.end(), std::greater<>());
-      int64_t total = 0;
-      for (int64_t i = 0; i < options_.per_pack; ++i) total += sizes[static_cast<size_t>(i)];
-      return total;
-    };
-    budget_ = {1, sum(nodes), std::min(graph_.edges(), sum(edges))};
+    find_budget();
   }
 
   int64_t epoch_of(int64_t index) const override { return index / packs_; }
@@ -262,7 +248,11 @@ class ClusterPacks final : public Packs {
       nodes.insert(nodes.end(), cluster.begin(), cluster.end());
     }
     std::sort(nodes.begin(), nodes.end());
-    return graph_.induced(std::move(nodes));
+    PackContents pack = graph_.induced(std::move(nodes));
+    const GraphBudget found{1, std::ssize(pack.nodes), std::ssize(pack.edges)}, &room = options_.budget;
+    if ((room.nodes > 0 && found.nodes > room.nodes) || (room.edges > 0 && found.edges > room.edges))
+      refuse_pack(graph_.set(), index, found, room, "Raise the budget, or cut the graph into more clusters");
+    return pack;
   }
 
   std::string identity() const override {
@@ -271,6 +261,31 @@ class ClusterPacks final : public Packs {
   }
 
  private:
+  void find_budget() {
+    const GraphBudget most = options_.epochs > 0 || !options_.shuffle || options_.per_pack == 1
+                                 ? maxima(*this, std::max<int64_t>(1, options_.epochs))
+                                 : largest();
+    const GraphBudget& room = options_.budget;
+    budget_ = {std::max<int64_t>(1, room.graphs), room.nodes > 0 ? room.nodes : most.nodes,
+               room.edges > 0 ? room.edges : most.edges};
+  }
+  /// Room for any clusters: the nodes of the largest, and at most all edges that end in a cluster's nodes.
+  GraphBudget largest() const {
+    std::vector<int64_t> nodes, edges;
+    for (const auto& cluster : clusters_) {
+      nodes.push_back(std::ssize(cluster));
+      edges.push_back(0);
+      for (const int64_t node : cluster) edges.back() += graph_.last(node) - graph_.first(node);
+    }
+    const auto sum = [&](std::vector<int64_t>& sizes) {
+      std::sort(sizes.begin(), sizes.end(), std::greater<>());
+      int64_t total = 0;
+      for (int64_t i = 0; i < options_.per_pack; ++i) total += sizes[static_cast<size_t>(i)];
+      return total;
+    };
+    return {1, sum(nodes), std::min(graph_.edges(), sum(edges))};
+  }
+
   OneGraph graph_;
   ClusterPackOptions options_;
   std::vector<std::vector<int64_t>> clusters_;
@@ -285,7 +300,7 @@ class WalkPacks final : public Packs {
     if (options_.roots < 1 || options_.length < 0 || options_.counted < 0)
       throw Error({.what = "random walks need a root, and no fewer than 0 steps and counted packs"});
     packs_ = options_.packs > 0 ? options_.packs : std::max<int64_t>(1, graph_.nodes() / options_.roots);
-    budget_ = {1, options_.budget.nodes, options_.budget.edges};
+    budget_ = {std::max<int64_t>(1, options_.budget.graphs), options_.budget.nodes, options_.budget.edges};
     find_budget();
     if (options_.counted > 0) count();
   }

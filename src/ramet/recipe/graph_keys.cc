@@ -180,8 +180,9 @@ std::vector<RecipeKey> graph_keys() {
        .field = RAMET_FIELD(data.graphs.held_out),
        .quiet = true},
       {.name = "data.graphs.batch",
-       .doc = "what one sample holds: count:GRAPHS, pad:GRAPHS (with room for the largest), stream:NODES[:EDGES], "
-              "histogram:NODES:DEPTH, neighbors:SEEDS:FANOUT,..., clusters:COUNT (of node.part), "
+       .doc = "what one sample holds: count:GRAPHS, pad:GRAPHS (with room for the largest), "
+              "stream:NODES[:EDGES[:GRAPHS]], histogram:NODES:DEPTH[:EDGES], neighbors:SEEDS:FANOUT,..., "
+              "clusters:COUNT (of node.part), "
               "walks:ROOTS:LENGTH[:COUNTED] (with GraphSAINT's correction by the counts of so many samples) or cut "
               "(the whole graph, a sample a cluster of node.part, which layouts deal to devices)",
        .field = RAMET_FIELD(data.graphs.batch),
