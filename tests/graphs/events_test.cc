@@ -82,6 +82,9 @@ TEST(EventFiles, BadLinesAreNamed) {
   EXPECT_THAT(error("1 2 3\n1 2 nan\n"), HasSubstr("e.txt:2: a number is none, or not finite"));
   EXPECT_THAT(error("from,to,when\n1,2,3\n"), HasSubstr("e.txt:1: the first line does not say which columns"));
   EXPECT_THAT(error("1,,3\n"), HasSubstr("an event has no name of a node"));
+  EXPECT_THAT(
+      error("user_id,item_id,timestamp,state_label,comma_separated_list_of_features\n0,0,0.5\n"),
+      HasSubstr("e.txt:2: a line is no event; found '0,0,0.5'; expected at least 4 words, as the first line says"));
 }
 
 TEST(EventFiles, PartsFollowOneAnotherInTime) {

@@ -65,16 +65,20 @@ class EventReader {
       lines_.fail("the first line does not say which columns events have", lines_.line(),
                   "columns source, target and time, or user_id, item_id and timestamp");
     columns_.features = 0;
+    least_ = 1 + std::max({columns_.source, columns_.target, columns_.time,
+                           columns_.label == kNoColumn ? size_t{0} : columns_.label});
     fixed_ =
         std::find(words.begin(), words.end(), "comma_separated_list_of_features") == words.end() ? words.size() : 0;
   }
 
   void read_event(const std::vector<std::string_view>& words) {
     if (fixed_ == 0 && times_.empty()) fixed_ = words.size();
-    if (words.size() < 3 || words.size() != fixed_)
+    if (words.size() < least_)
       lines_.fail("a line is no event", lines_.line(),
-                  fixed_ < 3 ? "'source target time', and numbers of a message behind it"
-                             : std::to_string(fixed_) + " words, as the lines before");
+                  least_ == 3 ? "'source target time', and numbers of a message behind it"
+                              : "at least " + std::to_string(least_) + " words, as the first line says");
+    if (words.size() != fixed_)
+      lines_.fail("a line is no event", lines_.line(), std::to_string(fixed_) + " words, as the lines before");
     edges_.source.push_back(node(words[columns_.source], false));
     edges_.target.push_back(node(words[columns_.target], columns_.two_kinds));
     times_.push_back(lines_.real(words[columns_.time]));
@@ -119,6 +123,7 @@ class EventReader {
   const std::string source_;
   bool begun_ = false, commas_ = false;
   size_t fixed_ = 0;  ///< words of a line; 0: the first event says
+  size_t least_ = 3;  ///< words that a line must have: those that columns_ names
   Columns columns_;
   Names names_;
   EdgeTable edges_;
