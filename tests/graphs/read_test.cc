@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 
 #include "ramet/base/file.h"
 #include "ramet/graphs/summary.h"
 #include "ramet/graphs/transform.h"
 #include "support/errors.h"
+#include "support/npy_file.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -64,6 +66,155 @@ TEST(ReadNpz, ReadsPickledMatricesAndTheirParts) {
     EXPECT_THAT(floats(set, "node.y"), ElementsAre(0, 1, 0)) << name;
     EXPECT_THAT(set.fields()[set.field("node.y")].values, ElementsAre("2", "5")) << name;
   }
+}
+
+/// Files of NumPy in a folder of their own, read as one graph.
+class ReadNpzFiles : public testing::Test {
+ protected:
+  using Arrays = std::vector<std::pair<std::string, std::string>>;
+  GraphTables tables(const Arrays& arrays) {
+    write_file_atomic(folder_ / "g.npz", npz_file(arrays));
+    return graphs::read_npz(folder_ / "g.npz");
+  }
+  GraphSet set(const Arrays& arrays) { return GraphSet(tables(arrays), "g"); }
+  std::string error(const Arrays& arrays) {
+    return error_of([&] { set(arrays); });
+  }
+  /// Nodes 0, 1, 2 with x, and edges 0 > 1, 2 > 1 and 1 > 0; `more` joins them, or takes the place of one of them.
+  static Arrays with(const Arrays& more) {
+    Arrays all{{"edge_index", npy_of<int64_t>("<i8", "(2, 3)", {0, 2, 1, 1, 1, 0})},
+               {"x", npy_of<float>("<f4", "(3, 1)", {5, 6, 7})}};
+    for (const auto& each : more) {
+      std::erase_if(all, [&](const auto& other) { return other.first == each.first; });
+      all.push_back(each);
+    }
+    return all;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(ReadNpzFiles, TakesEdgesTheirFieldsAndMasks) {
+  const GraphSet read = set(with({{"y", npy_of<int32_t>("<i4", "(3,)", {4, 4, 9})},
+                                  {"edge_attr", npy_of<float>("<f4", "(3, 2)", {1, 2, 3, 4, 5, 6})},
+                                  {"edge_weight", npy_of<double>("<f8", "(3,)", {0.5, 0.25, 2})},
+                                  {"train_mask", npy_of<uint8_t>("|b1", "(3,)", {1, 0, 0})},
+                                  {"test_mask", npy_of<uint8_t>("|b1", "(3,)", {0, 0, 1})}}));
+  EXPECT_THAT(edges_of(read), ElementsAre("1>0", "0>1", "2>1"));
+  EXPECT_THAT(floats(read, "node.x"), ElementsAre(5, 6, 7));
+  EXPECT_THAT(floats(read, "node.y"), ElementsAre(0, 0, 1));
+  EXPECT_THAT(floats(read, "edge.attributes"), ElementsAre(5, 6, 1, 2, 3, 4));  // as the edges moved
+  EXPECT_THAT(floats(read, "edge.weight"), ElementsAre(2, 0.5f, 0.25f));
+  EXPECT_THAT(floats(read, "node.split"), ElementsAre(0, 3, 2));
+  EXPECT_THAT(read.fields()[read.field("node.split")].values, ElementsAre("train", "validation", "test", "none"));
+}
+
+TEST_F(ReadNpzFiles, TakesWeightsOfAnAdjacencyMatrix) {
+  const auto matrix = [](const std::vector<float>& values) {
+    return Arrays{{"adj_data", npy_of<float>("<f4", "(2,)", values)},
+                  {"adj_indices", npy_of<int32_t>("<i4", "(2,)", {1, 0})},
+                  {"adj_indptr", npy_of<int32_t>("<i4", "(3,)", {0, 1, 2})},
+                  {"adj_shape", npy_of<int64_t>("<i8", "(2,)", {2, 2})}};
+  };
+  EXPECT_THAT(floats(set(matrix({0.5f, 3})), "edge.weight"), ElementsAre(3, 0.5f));
+  EXPECT_FALSE(set(matrix({1, 1})).has("edge.weight"));
+}
+
+TEST_F(ReadNpzFiles, NamesWhatItDoesNotRead) {
+  const std::string mask = npy_of<uint8_t>("|b1", "(3, 2)", {1, 0, 0, 1, 0, 0});
+  const std::vector<std::string> notes =
+      tables(with({{"train_mask", mask}, {"names", npy_of<int8_t>("|i1", "(1,)", {1})}})).notes;
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_THAT(notes[0], testing::EndsWith("g.npz: entries that are not read: train_mask, names"));
+  EXPECT_THAT(tables(with({})).notes, ElementsAre());
+}
+
+TEST_F(ReadNpzFiles, NamesWhatIsWrong) {
+  using namespace std::string_literals;
+  EXPECT_THAT(error(with({{"edge_index", npy_of<int64_t>("<i8", "(2, 1)", {3, 0})}})),
+              HasSubstr("edge 3 -> 0 of graph 0: an edge names a node that its graph does not have; found 3"));
+  EXPECT_THAT(error(with({{"edge_index", npy_of<int64_t>("<i8", "(2, 1)", {int64_t{1} << 33, 0})}})),
+              HasSubstr("edges: an edge names a node that there is not; found 8589934592 -> 0"));
+  EXPECT_THAT(error(with({{"edge_index", npy_of<int64_t>("<i8", "(2, 1)", {0, -1})}})), HasSubstr("found 0 -> -1"));
+  EXPECT_THAT(error(with({{"edge_index", npy_of<float>("<f4", "(2, 1)", {0, 1})}})),
+              HasSubstr("edge_index: the array is no list of edges; found f32[2,1]; expected integers [2, edges]"));
+  EXPECT_THAT(error(with({{"x", npy_of<float>("<f4", "(3, 1)", {5, NAN, 7})}})),
+              HasSubstr("node.x, node 1: a field has a value that is not finite"));
+  EXPECT_THAT(error(with({{"y", npy_of<float>("<f4", "(3,)", {1, 2, 3})}})),
+              HasSubstr("y: there is not one whole number a node; found f32[3]; expected integers [3]"));
+  EXPECT_THAT(error(with({{"edge_attr", npy_of<float>("<f4", "(2,)", {1, 2})}})),
+              HasSubstr("edge_attr: there is not one row an edge; found f32[2]; expected [3]"));
+  const std::string some = npy_of<uint8_t>("|b1", "(3,)", {0, 1, 1});
+  EXPECT_THAT(error(with({{"train_mask", some}, {"val_mask", some}})),
+              HasSubstr("val_mask: a node is in two parts of the split; found node 1"));
+  const std::string evil = npy_file("|O", "()",
+                                    "\x80\x02"
+                                    "cos\nsystem\nX\x09\0\0\0touch /tm\x85R."s);
+  for (const char* entry : {"adj_matrix", "x", "node_label"}) {
+    Arrays arrays = entry == std::string("adj_matrix") ? Arrays{{entry, evil}} : with({{entry, evil}});
+    EXPECT_THAT(error(arrays), AllOf(HasSubstr(std::string("g.npz: ") + entry), HasSubstr("'os.system'"),
+                                     HasSubstr("nothing of it was run")));
+  }
+}
+
+/// A folder of QM9's arrays: water and helium, without edges.
+class ReadQm9 : public testing::Test {
+ protected:
+  void SetUp() override {
+    put("z", npy_of<uint8_t>("|u1", "(4,)", {8, 1, 1, 2}));
+    put("pos", npy_of<float>("<f4", "(4, 3)", {0, 0, 0, 1, 0, 0, 0, 1, 0, 5, 5, 5}));
+    put("ptr", npy_of<int64_t>("<i8", "(3,)", {0, 3, 4}));
+    put("y", npy_of<double>("<f8", "(2, 2)", {0.5, -1, 2, 3}));
+    put("index", npy_of<int32_t>("<i4", "(2,)", {7, 9}));
+  }
+  void put(const std::string& name, const std::string& file) { write_file_atomic(folder_ / (name + ".npy"), file); }
+  GraphSet set() { return GraphSet(graphs::read_qm9(folder_.path()), "qm9"); }
+  /// What a reader says of one other file.
+  std::string error(const std::string& name, const std::string& file) {
+    const std::string good = read_file(folder_ / (name + ".npy"));
+    put(name, file);
+    const std::string message = error_of([&] { set(); });
+    put(name, good);
+    return message;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(ReadQm9, ReadsMolecules) {
+  const GraphSet read = set();
+  EXPECT_THAT(read.node_ptr(0), ElementsAre(0, 3, 4));
+  EXPECT_THAT(read.edge_ptr(0), ElementsAre(0, 0, 0));
+  EXPECT_THAT(floats(read, "node.z"), ElementsAre(8, 1, 1, 2));
+  EXPECT_EQ(floats(read, "node.pos")[3], 1);
+  EXPECT_THAT(floats(read, "graph.y"), ElementsAre(0.5f, -1, 2, 3));
+  EXPECT_EQ(read.fields()[read.field("graph.y")].dtype, DType::kF64);
+  EXPECT_THAT(floats(read, "graph.index"), ElementsAre(7, 9));
+  // Pointers may be floats, as long as they are whole.
+  put("ptr", npy_of<double>("<f8", "(3,)", {0, 3, 4}));
+  EXPECT_EQ(set().contents(), read.contents());
+}
+
+TEST_F(ReadQm9, NamesWhatIsWrong) {
+  const auto pointers = [&](const std::vector<double>& values) {
+    return error("ptr", npy_of<double>("<f8", "(3,)", values));
+  };
+  EXPECT_THAT(pointers({0, 3, 3}),
+              HasSubstr("ptr.npy: the molecules do not end with the last atom; found 3; expected 4"));
+  EXPECT_THAT(pointers({0, 1.5, 4}), HasSubstr("ptr.npy, element 1: a number is none, or out of range; found 1.5"));
+  EXPECT_THAT(pointers({0, 1e30, 4}), HasSubstr("ptr.npy, element 1: a number is none, or out of range"));
+  EXPECT_THAT(pointers({0, -1, 4}), HasSubstr("expected a whole number from 0 to 4"));
+  EXPECT_THAT(pointers({0, NAN, 4}), HasSubstr("ptr.npy, element 1"));
+  EXPECT_THAT(pointers({4, 3, 4}), HasSubstr("does not begin at 0"));
+  EXPECT_THAT(error("index", npy_of<float>("<f4", "(2,)", {1e30f, 0})), HasSubstr("index.npy, element 0"));
+  EXPECT_THAT(error("index", npy_of<int32_t>("<i4", "(1,)", {7})), HasSubstr("there is not one number a molecule"));
+  EXPECT_THAT(error("z", npy_of<uint8_t>("|u1", "(4,)", {8, 1, 0, 2})),
+              HasSubstr("z.npy, atom 2: an atom is of an unknown element; found 0; expected 1 to 118"));
+  EXPECT_THAT(error("z", npy_of<uint8_t>("|u1", "(4,)", {8, 119, 1, 2})), HasSubstr("found 119"));
+  EXPECT_THAT(error("z", npy_of<int64_t>("<i8", "(4,)", {8, 1, 1, 2})),
+              HasSubstr("found i64[4] and f32[4,3]; expected z u8 [atoms] and pos f32 [atoms,3]"));
+  EXPECT_THAT(error("pos", npy_of<float>("<f4", "(4, 3)", {0, 0, 0, 1, NAN, 0, 0, 1, 0, 5, 5, 5})),
+              HasSubstr("node.pos, node 1, element 1: a field has a value that is not finite"));
+  EXPECT_THAT(error("y", npy_of<double>("<f8", "(2, 2)", {0.5, -1, 2, NAN})), HasSubstr("graph.y, graph 1, element 1"));
+  EXPECT_THAT(error("y", npy_of<float>("<f4", "(2, 2)", {0.5f, -1, 2, 3})), HasSubstr("and f32[2,2]; expected ptr"));
 }
 
 TEST(ReadTu, ReadsAllFiles) {

@@ -65,6 +65,7 @@ struct GraphTables {
   std::vector<EdgeTable> edges;
   std::vector<FieldTable> fields;
   std::map<std::string, std::vector<std::string>> names{};  ///< of nodes, by their type, where the data name them
+  std::vector<std::string> notes{};                         ///< what a reader left out, for people
 
   /// Throws Error naming those there are.
   NodeTable& nodes_of(std::string_view type);

@@ -39,6 +39,8 @@ void add_folds(GraphTables& tables, std::string_view json, const std::string& so
 
 /// One graph of a .npz: an adjacency matrix (adj_matrix, a pickled SciPy matrix, or adj_data, adj_indices, adj_indptr,
 /// adj_shape) or edge_index [2,E]; features node_attr, attr_matrix (either form) or x; labels node_label, labels or y.
+/// Entries of the matrix, where one is not 1, or edge_weight [E], become edge "weight"; edge_attr [E,...] becomes edge
+/// "attributes"; train_mask, val_mask and test_mask [nodes] become node "split". A note names all other entries.
 GraphTables read_npz(const std::filesystem::path& path);
 
 /// Part of a knowledge graph: lines "head<TAB>relation<TAB>tail".
@@ -51,8 +53,8 @@ struct TriplePart {
 /// Edge fields: relation i32, and split u8 where there are several parts.
 GraphTables parse_triples(const std::vector<TriplePart>& parts);
 
-/// QM9 as a folder of NumPy arrays: z u8 [atoms], pos f32 [atoms,3], ptr [molecules+1], y f64 [molecules,targets], and
-/// index where it is there. Graphs without edges.
+/// QM9 as a folder of NumPy arrays: z u8 [atoms] from 1 to 118, pos f32 [atoms,3], ptr [molecules+1], y f64
+/// [molecules,targets], and index where it is there. Graphs without edges.
 GraphTables read_qm9(const std::filesystem::path& folder);
 
 /// Molecules of an XYZ file: a line with the number of atoms, a line of comment, and a line "SYMBOL x y z" an atom.

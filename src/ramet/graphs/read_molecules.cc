@@ -39,19 +39,36 @@ struct Atoms {
   }
 };
 
-/// Numbers of an array of NumPy.
-std::vector<double> numbers_of(const ArrayColumn& column) {
-  const Field field{.name = column.name, .dtype = dtype_from_name(column.stored)};
-  const std::span<const std::byte> bytes(column.data,
-                                         static_cast<size_t>(column.shape.elements() * stored_size(column.stored)));
-  std::vector<double> values;
-  for (int64_t i = 0; i < column.shape.elements(); ++i) values.push_back(field_number(field, bytes, i));
-  return values;
-}
-
 [[noreturn]] void fail(const std::string& where, const std::string& what, const std::string& found,
                        const std::string& expected) {
   throw FormatError({.what = what, .where = where, .found = found, .expected = expected});
+}
+
+std::string type_text(const ArrayColumn& column) { return column.stored + column.shape.text(); }
+
+/// Numbers of an array of NumPy, all whole and from 0 to `most`.
+template <typename T>
+std::vector<T> whole_numbers(const ArrayColumn& column, int64_t most, const std::string& where) {
+  const Field field{.name = column.name, .dtype = dtype_from_name(column.stored)};
+  const std::span<const std::byte> bytes(column.data,
+                                         static_cast<size_t>(column.shape.elements() * stored_size(column.stored)));
+  std::vector<T> values;
+  for (int64_t i = 0; i < column.shape.elements(); ++i) {
+    const double number = field_number(field, bytes, i);
+    if (!(number >= 0 && number <= static_cast<double>(most)) || number != std::floor(number))
+      fail(where + ", element " + std::to_string(i), "a number is none, or out of range", std::to_string(number),
+           "a whole number from 0 to " + std::to_string(most));
+    values.push_back(static_cast<T>(number));
+  }
+  return values;
+}
+
+void check_elements(const ArrayColumn& z, const std::string& where) {
+  const auto* const elements = reinterpret_cast<const uint8_t*>(z.data);
+  for (int64_t atom = 0; atom < z.shape[0]; ++atom)
+    if (elements[atom] < 1 || elements[atom] > std::size(kElements))
+      fail(where + ", atom " + std::to_string(atom), "an atom is of an unknown element", std::to_string(elements[atom]),
+           "1 to " + std::to_string(std::size(kElements)));
 }
 
 /// The part of a line of fixed columns.
@@ -185,16 +202,16 @@ GraphTables read_qm9(const std::filesystem::path& folder) {
   const std::string where = folder.string();
   if (z.shape.rank() != 1 || z.stored != "u8" || pos.shape.rank() != 2 || pos.stored != "f32" || pos.shape[1] != 3 ||
       pos.shape[0] != z.shape[0])
-    fail(where, "the arrays of atoms do not fit each other", z.shape.text() + " and " + pos.shape.text(),
+    fail(where, "the arrays of atoms do not fit each other", type_text(z) + " and " + type_text(pos),
          "z u8 [atoms] and pos f32 [atoms,3]");
   if (ptr.shape.rank() != 1 || ptr.shape[0] < 2 || y.shape.rank() != 2 || y.stored != "f64" ||
       y.shape[0] != ptr.shape[0] - 1)
-    fail(where, "the arrays of molecules do not fit each other", ptr.shape.text() + " and " + y.shape.text(),
+    fail(where, "the arrays of molecules do not fit each other", type_text(ptr) + " and " + type_text(y),
          "ptr [molecules+1] and y f64 [molecules,targets]");
+  check_elements(z, where + "/z.npy");
   GraphTables tables = homogeneous_tables();
   tables.graphs = y.shape[0];
-  tables.nodes[0].ptr.clear();
-  for (const double row : numbers_of(ptr)) tables.nodes[0].ptr.push_back(static_cast<int64_t>(row));
+  tables.nodes[0].ptr = whole_numbers<int64_t>(ptr, z.shape[0], where + "/ptr.npy");
   if (tables.nodes[0].ptr.back() != z.shape[0])
     fail(where + "/ptr.npy", "the molecules do not end with the last atom", std::to_string(tables.nodes[0].ptr.back()),
          std::to_string(z.shape[0]));
@@ -206,8 +223,7 @@ GraphTables read_qm9(const std::filesystem::path& folder) {
                          static_cast<size_t>(y.shape.elements()) * 8);
   if (std::filesystem::exists(folder / "index.npy")) {
     const ArrayColumn index = open("index");
-    std::vector<int32_t> numbers;
-    for (const double number : numbers_of(index)) numbers.push_back(static_cast<int32_t>(number));
+    const auto numbers = whole_numbers<int32_t>(index, INT32_MAX, where + "/index.npy");
     if (std::ssize(numbers) != tables.graphs)
       fail(where + "/index.npy", "there is not one number a molecule", index.shape.text(),
            std::to_string(tables.graphs));

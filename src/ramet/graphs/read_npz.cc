@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "ramet/base/error_types.h"
 #include "ramet/data/arrays.h"
@@ -24,36 +25,16 @@ class NpzReader {
     GraphTables tables = homogeneous_tables();
     EdgeTable& edges = tables.edges[0];
     int64_t nodes = 0;
-    if (has("edge_index")) {
-      const PickledArray index = array("edge_index");
-      if (index.shape.rank() != 2 || index.shape[0] != 2 || is_floating(index.dtype))
-        fail("edge_index", "the array is no list of edges", index.shape.text(), "integers [2, edges]");
-      for (int64_t e = 0; e < index.shape[1]; ++e) add_edge(edges, index.whole(e), index.whole(index.shape[1] + e));
-    } else {
-      const PickledRows adjacency = matrix("adj_matrix", "adj");
-      if (adjacency.rows != adjacency.columns_count)
-        fail("adj", "the adjacency matrix is not square", std::to_string(adjacency.rows),
-             std::to_string(adjacency.columns_count));
-      nodes = adjacency.rows;
-      for (int64_t i = 0; i < nodes; ++i)
-        for (auto e = static_cast<size_t>(adjacency.pointers[static_cast<size_t>(i)]);
-             e < static_cast<size_t>(adjacency.pointers[static_cast<size_t>(i) + 1]); ++e)
-          add_edge(edges, i, adjacency.columns[e]);
-    }
+    add_edges(edges, nodes);
     add_features(tables, nodes);
     tables.graphs = 1;
     tables.nodes[0].ptr = {0, nodes};
     edges.ptr = {0, std::ssize(edges.source)};
-    for (const char* name : {"node_label", "labels", "y"}) {
-      if (!has(name)) continue;
-      const PickledArray labels = array(name);
-      if (labels.shape.rank() != 1 || labels.elements() != nodes || is_floating(labels.dtype))
-        fail(name, "there is not one whole number a node", labels.shape.text(), "[" + std::to_string(nodes) + "]");
-      std::vector<int64_t> values;
-      for (int64_t i = 0; i < nodes; ++i) values.push_back(labels.whole(i));
-      add_categories(tables, {.name = "y", .of = "node"}, values);
-      break;
-    }
+    add_edge_fields(tables);
+    add_labels(tables, nodes);
+    add_split(tables, nodes);
+    if (const std::string left = left_out(); !left.empty())
+      tables.notes.push_back(source_ + ": entries that are not read: " + left);
     return tables;
   }
 
@@ -63,7 +44,99 @@ class NpzReader {
     throw FormatError({.what = what, .where = source_ + ": " + entry, .found = found, .expected = expected});
   }
   bool has(const std::string& name) const { return zip_.has(name + ".npy"); }
-  std::string bytes(const std::string& name) const { return zip_.read(name + ".npy", kMostEntry); }
+  std::string bytes(const std::string& name) {
+    read_.insert(name + ".npy");
+    return zip_.read(name + ".npy", kMostEntry);
+  }
+  /// Names of the entries that nothing of the set has come from.
+  std::string left_out() const {
+    std::string names;
+    for (const std::string& name : zip_.names())
+      if (!read_.contains(name))
+        names += (names.empty() ? "" : ", ") + (name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name);
+    return names;
+  }
+  static std::string type_text(const PickledArray& array) {
+    return std::string(name_of(array.dtype)) + array.shape.text();
+  }
+
+  /// Sets `nodes` where the edges tell it.
+  void add_edges(EdgeTable& edges, int64_t& nodes) {
+    if (has("edge_index")) {
+      const PickledArray index = array("edge_index");
+      if (index.shape.rank() != 2 || index.shape[0] != 2 || is_floating(index.dtype))
+        fail("edge_index", "the array is no list of edges", type_text(index), "integers [2, edges]");
+      for (int64_t e = 0; e < index.shape[1]; ++e) add_edge(edges, index.whole(e), index.whole(index.shape[1] + e));
+      return;
+    }
+    const PickledRows adjacency = matrix("adj_matrix", "adj");
+    if (adjacency.rows != adjacency.columns_count)
+      fail("adj", "the adjacency matrix is not square", std::to_string(adjacency.rows),
+           std::to_string(adjacency.columns_count));
+    nodes = adjacency.rows;
+    for (int64_t i = 0; i < nodes; ++i)
+      for (auto e = static_cast<size_t>(adjacency.pointers[static_cast<size_t>(i)]);
+           e < static_cast<size_t>(adjacency.pointers[static_cast<size_t>(i) + 1]); ++e)
+        add_edge(edges, i, adjacency.columns[e]);
+    // Entries that are all 1 say no more than that there are edges.
+    if (std::any_of(adjacency.values.begin(), adjacency.values.end(), [](float value) { return value != 1; }))
+      weights_ = adjacency.values;
+  }
+
+  void add_edge_fields(GraphTables& tables) {
+    const int64_t edges = std::ssize(tables.edges[0].source);
+    const auto add = [&](const std::string& entry, const std::string& name, int most_rank) {
+      if (!has(entry)) return;
+      const PickledArray values = array(entry);
+      if (values.shape.rank() < 1 || values.shape.rank() > most_rank || values.shape[0] != edges)
+        fail(entry, "there is not one row an edge", type_text(values), "[" + std::to_string(edges) + "]");
+      std::vector<float> floats;
+      for (int64_t i = 0; i < values.elements(); ++i) floats.push_back(static_cast<float>(values.real(i)));
+      Field field{.name = name, .per = Per::kEdge, .of = "edge"};
+      if (values.shape.rank() == 2) field.shape = Shape{values.shape[1]};
+      tables.set_field(std::move(field), floats);
+    };
+    if (!weights_.empty()) tables.set_field({.name = "weight", .per = Per::kEdge, .of = "edge"}, weights_);
+    add("edge_weight", "weight", 1);
+    add("edge_attr", "attributes", 2);
+  }
+
+  void add_labels(GraphTables& tables, int64_t nodes) {
+    for (const char* name : {"node_label", "labels", "y"}) {
+      if (!has(name)) continue;
+      const PickledArray labels = array(name);
+      if (labels.shape.rank() != 1 || labels.elements() != nodes || is_floating(labels.dtype))
+        fail(name, "there is not one whole number a node", type_text(labels),
+             "integers [" + std::to_string(nodes) + "]");
+      std::vector<int64_t> values;
+      for (int64_t i = 0; i < nodes; ++i) values.push_back(labels.whole(i));
+      add_categories(tables, {.name = "y", .of = "node"}, values);
+      return;
+    }
+  }
+
+  /// The masks of a split, with one entry a node. A mask of another shape, such as one of several splits, stays unread.
+  void add_split(GraphTables& tables, int64_t nodes) {
+    std::vector<uint8_t> split(static_cast<size_t>(nodes), kNoSplit);
+    bool any = false;
+    for (const auto& [name, part] :
+         {std::pair("train_mask", kTrain), std::pair("val_mask", kValidation), std::pair("test_mask", kTest)}) {
+      if (!has(name)) continue;
+      const PickledArray mask = array(name);
+      if (mask.shape.rank() != 1 || mask.elements() != nodes || is_floating(mask.dtype)) {
+        read_.erase(std::string(name) + ".npy");
+        continue;
+      }
+      any = true;
+      for (size_t i = 0; i < split.size(); ++i) {
+        if (mask.whole(static_cast<int64_t>(i)) == 0) continue;
+        if (split[i] != kNoSplit)
+          fail(name, "a node is in two parts of the split", "node " + std::to_string(i), "at most one of the masks");
+        split[i] = part;
+      }
+    }
+    if (any) tables.set_field({.name = "split", .of = "node", .dtype = DType::kU8, .values = split_names()}, split);
+  }
 
   void add_edge(EdgeTable& edges, int64_t from, int64_t to) const {
     if (from < 0 || to < 0 || from >= INT32_MAX || to >= INT32_MAX)
@@ -72,7 +145,7 @@ class NpzReader {
     edges.target.push_back(static_cast<int32_t>(to));
   }
 
-  PickledArray array(const std::string& name) const {
+  PickledArray array(const std::string& name) {
     const std::string file = bytes(name), where = source_ + ": " + name;
     if (const auto pickle = npy_pickle(file, where)) return weights::read_array_pickle(*pickle, where);
     const ArrayColumn column = parse_npy(file, where);
@@ -82,7 +155,7 @@ class NpzReader {
   }
 
   /// The entry `whole`, a pickled matrix; or the entries PREFIX_data, PREFIX_indices, PREFIX_indptr and PREFIX_shape.
-  PickledRows matrix(const std::string& whole, const std::string& prefix) const {
+  PickledRows matrix(const std::string& whole, const std::string& prefix) {
     if (has(whole)) {
       const std::string file = bytes(whole), where = source_ + ": " + whole;
       const auto pickle = npy_pickle(file, where);
@@ -114,7 +187,7 @@ class NpzReader {
   }
 
   /// Sets `nodes` where the edges do not tell it.
-  void add_features(GraphTables& tables, int64_t& nodes) const {
+  void add_features(GraphTables& tables, int64_t& nodes) {
     std::vector<float> values;
     int64_t rows = 0, width = 0;
     if (has("x")) {
@@ -145,6 +218,8 @@ class NpzReader {
 
   std::string source_;
   weights::ZipFile zip_;
+  std::set<std::string> read_;  ///< names of entries
+  std::vector<float> weights_;  ///< of edges, as the adjacency matrix has them
 };
 
 }  // namespace
