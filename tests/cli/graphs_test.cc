@@ -5,6 +5,7 @@
 
 #include "cli/process.h"
 #include "ramet/base/file.h"
+#include "support/npy_file.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -68,6 +69,23 @@ TEST_F(GraphCommands, PrepareAndDescribe) {
   EXPECT_EQ(ramet({"graphs", "describe", "m.safetensors"}).status, 0);  // the set from before is still whole
 }
 
+TEST_F(GraphCommands, PrepareSaysWhatItDoesNotRead) {
+  write_file_atomic(folder_ / "g.npz", npz_file({{"edge_index", npy_of<int64_t>("<i8", "(2, 1)", {0, 1})},
+                                                 {"x", npy_of<float>("<f4", "(2, 1)", {5, 6})},
+                                                 {"train_mask", npy_of<uint8_t>("|b1", "(2,)", {1, 0})},
+                                                 {"class_names", npy_of<uint8_t>("|u1", "(1,)", {7})}}));
+  const Outcome npz = ramet({"graphs", "prepare", "npz", "g.npz", "--out", "g.safetensors"});
+  ASSERT_EQ(npz.status, 0) << npz.err;
+  EXPECT_THAT(npz.err, HasSubstr("ramet: note: g.npz: entries that are not read: class_names\n"));
+  EXPECT_THAT(npz.out, HasSubstr("node.split"));
+
+  write_file_atomic(folder_ / "e.csv", "source,target,kind\n0,1,7\n1,0,7b\n");
+  std::vector<std::string> csv = {"graphs", "prepare", "csv", "e.csv", "--out", "e.safetensors"};
+  EXPECT_THAT(ramet(csv).err, HasSubstr("e.csv (edges):3: column 'kind' has both numbers and other words; found '7b'"));
+  csv.insert(csv.end(), {"--categories", "kind"});
+  EXPECT_THAT(ramet(csv).out, HasSubstr("2 categories"));
+}
+
 TEST_F(GraphCommands, TrainResumeAndExport) {
   make_rings(12);
   write_file_atomic(folder_ / "r.toml",
@@ -76,7 +94,10 @@ TEST_F(GraphCommands, TrainResumeAndExport) {
                     "[train]\nsteps = 6\nmicro_batch = 1\nprecision = \"f32\"\n[train.evaluation]\nbatches = 0\n");
   const Outcome whole = ramet({"train", "r.toml", "--json", "--threads", "1"});
   ASSERT_EQ(whole.status, 0) << whole.err;
-  EXPECT_THAT(whole.err, HasSubstr("room for 4 graphs"));
+  // What a plan says of batches is no warning.
+  EXPECT_THAT(whole.err, HasSubstr("ramet: note: batches of graphs: room for 4 graphs, "));
+  EXPECT_THAT(whole.err, HasSubstr("3 packs in the first epoch"));
+  EXPECT_THAT(whole.err, testing::Not(HasSubstr("warning")));
   const Outcome half = ramet({"train", "r.toml", "--json", "--threads", "1", "--steps", "3"});
   ASSERT_EQ(half.status, 0) << half.err;
   const std::string run = json::parse(half.last_line())["run_directory"];

@@ -168,9 +168,9 @@ TEST_F(EmbeddingRows, ADeviceHasTheRowsOfAStep) {
   EXPECT_EQ(entities(on_device), (Shape{kEntityCount, 20}));
   EXPECT_EQ(entities(of_step), (Shape{2 * (2 * 3 + 2 * 8), 20}));
   EXPECT_LT(of_step.planned_bytes(), on_device.planned_bytes());
-  ASSERT_FALSE(rows.workload.remarks.empty());
+  ASSERT_FALSE(rows.workload.notes.empty());
   EXPECT_THAT(
-      rows.workload.remarks.back(),
+      rows.workload.notes.back(),
       HasSubstr("rows of 'entities.weight': 1500 live in RAM (234.38 KiB with the optimizer's states); a device "
                 "has the 44 that a step may read, at most 6.88 KiB each way a step"));
 }

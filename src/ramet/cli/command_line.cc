@@ -133,6 +133,11 @@ Recipe open_recipe(const std::string& path, const ModelOptions& options) {
   return recipe;
 }
 
+void tell_before(const Workload& workload) {
+  for (const std::string& text : workload.remarks) warn(text);
+  for (const std::string& text : workload.notes) note(text);
+}
+
 Layout prediction_layout(const Recipe& recipe, const ModelOptions& options) {
   return options.layout.empty() ? Layout{} : parse_layout(recipe.layout, layout_source(recipe));
 }

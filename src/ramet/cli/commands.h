@@ -77,6 +77,8 @@ void add_layout_option(CLI::App& command, ModelOptions& options);
 void add_time_limit_option(CLI::App& command, ModelOptions& options);
 /// The recipe of a file, with the command line's settings and layout; of a model's file (*.ramet) the defaults with it.
 Recipe open_recipe(const std::string& path, const ModelOptions& options);
+/// Prints what a workload says before its run: warnings and notes.
+void tell_before(const Workload& workload);
 /// The layout that --layout asks for, of a recipe that was opened with these options; without it one device, whatever
 /// the recipe trains on.
 Layout prediction_layout(const Recipe& recipe, const ModelOptions& options);

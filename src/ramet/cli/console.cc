@@ -115,6 +115,11 @@ void warn(const std::string& text) {
   std::fputs((mark + text + "\n").c_str(), stderr);
 }
 
+void note(const std::string& text) {
+  const std::string mark = may_colour() ? "\033[1mramet: note:\033[0m " : "ramet: note: ";
+  std::fputs((mark + text + "\n").c_str(), stderr);
+}
+
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "?";
   const auto whole = static_cast<int64_t>(std::lround(seconds));

@@ -39,8 +39,9 @@ bool may_colour();
 
 /// Prints an error to stderr: one paragraph, or a JSON object. Returns the exit status.
 int report(const Error& error, bool json);
-/// A warning: on stderr.
+/// A warning, and what is good to know: on stderr.
 void warn(const std::string& text);
+void note(const std::string& text);
 
 /// "1m23s", "2h05m", "45s"
 std::string duration_text(double seconds);

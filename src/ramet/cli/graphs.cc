@@ -126,6 +126,7 @@ void print_summary(const GraphSet& set) {
 int run_prepare(const PrepareArguments& arguments, bool json) {
   GraphTables tables = read_tables(arguments);
   if (!arguments.splits.empty()) graphs::add_folds(tables, read_file(arguments.splits), arguments.splits);
+  for (const std::string& text : tables.notes) note(text);
   for (const std::string& transform : arguments.apply) graphs::apply_transform(tables, transform, arguments.edges);
   const GraphSet set(std::move(tables), arguments.path);
   set.save(arguments.out);

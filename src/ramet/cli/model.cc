@@ -80,8 +80,7 @@ int eval(const SubjectArguments& arguments, const Session& session) {
   if (!arguments.task.split.empty() || !arguments.task.file.empty() || !arguments.task.with.empty())
     throw Error({.what = "--split, --file and --with are for runs of tasks", .where = arguments.subject});
   Preparation preparation = prepare(subject.recipe);
-  if (session.leads())
-    for (const auto& remark : preparation.workload.remarks) warn(remark);
+  if (session.leads()) tell_before(preparation.workload);
   if (preparation.task && !task_split(*preparation.task, "dev")->labelled())
     throw Error({.what = "the file has no answers to measure against", .where = subject.recipe.where("task.dev")});
   if (!preparation.workload.held_out && !preparation.workload.evaluator)

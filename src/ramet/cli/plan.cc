@@ -194,7 +194,7 @@ int plan(const PlanArguments& arguments, bool json) {
   if (is_automatic_layout(arguments.layout)) return plan_search(arguments.recipe, arguments, arguments.search, json);
   const Preparation preparation = prepare(open_recipe(arguments.recipe, arguments));
   const Recipe& recipe = preparation.recipe;
-  for (const auto& remark : preparation.workload.remarks) warn(remark);
+  tell_before(preparation.workload);
   if (!preparation.layout.is_single() || !arguments.search.machine.empty())
     return plan_layout(arguments, preparation, json);
   if (!arguments.schedule_svg.empty()) {

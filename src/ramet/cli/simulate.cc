@@ -42,7 +42,7 @@ int simulate(const SimulateArguments& arguments, bool json) {
   check_target("--trace", arguments.trace);
   check_target("--svg", arguments.svg);
   const Preparation preparation = prepare(open_recipe(arguments.recipe, arguments));
-  for (const auto& remark : preparation.workload.remarks) warn(remark);
+  tell_before(preparation.workload);
   const bool local = arguments.machine == "local";
   Machine machine;
   if (!local) {

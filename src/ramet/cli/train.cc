@@ -7,9 +7,9 @@
 #include "ramet/base/file.h"
 #include "ramet/cli/commands.h"
 #include "ramet/cli/console.h"
-#include "ramet/front/open_model.h"
 #include "ramet/cli/layout_search.h"
 #include "ramet/cli/task.h"
+#include "ramet/front/open_model.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/plan_recipe.h"
 #include "ramet/report/memory.h"
@@ -175,7 +175,7 @@ class TrainCommand {
     Where where = arguments_.where(session_.mpi.get());
     where.profile = arguments_.profile;
     Preparation preparation = prepare(recipe);
-    for (const auto& remark : preparation.workload.remarks) tell(remark);
+    if (session_.leads()) tell_before(preparation.workload);
     if (!preparation.workload.train) throw kind_of(recipe).without_samples(recipe, false);
     const Recipe complete = preparation.recipe;
     const std::shared_ptr<const Tokenizer> tokenizer = preparation.tokenizer;

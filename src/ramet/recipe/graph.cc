@@ -40,7 +40,7 @@ class GraphKind final : public RecipeKind {
       const GraphNetConfig config = graph_config_of(made.recipe);
       workload.model = build_graph_net(config, opened.task);
       workload.evaluator = make_graph_evaluator(config, opened.task, workload, made.recipe.train);
-      workload.remarks.push_back("batches of graphs: " + report_of(opened.train->packs(), *opened.set).text());
+      workload.notes.push_back("batches of graphs: " + report_of(opened.train->packs(), *opened.set).text());
       settle_epochs(made.recipe, *workload.train);
       workload.data_identity = workload.train->identity().hex();
     }};

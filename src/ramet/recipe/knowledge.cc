@@ -60,7 +60,7 @@ KnowledgeTask task_of(const Recipe& recipe, const KnowledgeGraph& graph, const s
 /// What to train on, and for a person how full its places are.
 struct TrainTriples {
   std::shared_ptr<const Source> source;
-  std::string remark;
+  std::string note;
 };
 
 TrainTriples train_triples(const Recipe& recipe, const KnowledgeGraph& graph, const KnowledgeTask& task) {
@@ -82,11 +82,11 @@ TrainTriples train_triples(const Recipe& recipe, const KnowledgeGraph& graph, co
   if (task.sharded() && recipe.model.knowledge.loss != "all")
     return for_key(recipe, "model.knowledge.shards", [&]() -> TrainTriples {
       auto source = std::make_shared<const ShardedTripleSource>(triples, known, graph.shards(), contents, options);
-      const std::string remark = "triples by shards: " + std::to_string(task.shards * task.shards) +
-                                 " pairs of shards with room for " + std::to_string(task.group / task.shards) +
-                                 " triples each, " + std::to_string(100 * source->triples() / source->places()) +
-                                 "% of it used";
-      return {std::move(source), remark};
+      const std::string note = "triples by shards: " + std::to_string(task.shards * task.shards) +
+                               " pairs of shards with room for " + std::to_string(task.group / task.shards) +
+                               " triples each, " + std::to_string(100 * source->triples() / source->places()) +
+                               "% of it used";
+      return {std::move(source), note};
     });
   const bool group = options.group > std::ssize(triples);
   return for_key(recipe, group ? "data.triples.group" : "data.triples.negatives", [&]() -> TrainTriples {
@@ -173,7 +173,7 @@ class KnowledgeKind final : public RecipeKind {
           for_key(complete, "data.triples.held_out", [&] { return task_of(complete, *graph, part, kAnswers); });
       const TrainTriples triples = train_triples(complete, *graph, task);
       workload.train = triples.source;
-      if (!triples.remark.empty()) workload.remarks.push_back(triples.remark);
+      if (!triples.note.empty()) workload.notes.push_back(triples.note);
       workload.units = {.name = "triples", .per_sample = task.group};
       workload.model = for_key(complete, "model.kind", [&] { return build_knowledge(config_of(complete), task); });
       if (!part.empty())

@@ -71,7 +71,7 @@ Preparation prepare(const Recipe& recipe) {
                                 workload.remarks);
   match_first_weights(result.recipe, workload);
   if (result.layout.offload.rows)
-    workload.remarks.push_back(make_row_window(workload, result.options, result.layout, source, 1).text(result.layout));
+    workload.notes.push_back(make_row_window(workload, result.options, result.layout, source, 1).text(result.layout));
   return result;
 }
 

@@ -18,7 +18,7 @@ using graphs::EventRange;
 using graphs::EventRoom;
 using graphs::EventSource;
 
-std::string remark_of(const OpenedEvents& opened, const EventRoom& room) {
+std::string note_of(const OpenedEvents& opened, const EventRoom& room) {
   return "batches of events: room for " + std::to_string(room.members) + " nodes of events, " +
          std::to_string(room.others) + " wrong destinations, " + std::to_string(room.neighbors) + " neighbours and " +
          std::to_string(room.edges) + " edges (" +
@@ -131,7 +131,7 @@ class TgnKind final : public RecipeKind {
       const TgnTask task = opened.task_of(made.recipe);
       workload.model =
           for_key(made.recipe, "model.tgn.heads", [&] { return build_tgn(tgn_config_of(made.recipe), task); });
-      workload.remarks.push_back(remark_of(opened, task.room));
+      workload.notes.push_back(note_of(opened, task.room));
       if (opened.held_out) workload.evaluator = std::make_unique<LinkEvaluator>(opened.held_out);
       settle_epochs(made.recipe, *workload.train);
       workload.data_identity = workload.train->identity().hex();

@@ -51,6 +51,7 @@ struct Workload {
   std::string init_from;             ///< weights to begin from: a file, a published folder or a checkpoint; "": drawn
   int prefetch = 2;                  ///< batches made ahead of their use
   std::vector<std::string> remarks;  ///< warnings before the run
+  std::vector<std::string> notes;    ///< what is good to know before the run: the room of batches, and what sets it
   std::vector<RowInputs> rows{};     ///< tables that a layout may leave in streaming memory (offload=rows)
 };
 
