@@ -250,6 +250,46 @@ class TrainerTest(unittest.TestCase):
         rates = [entry["learning_rate"] for entry in trainer.state.log_history if "loss" in entry]
         self.assertEqual(rates, [0.1, 0.1, 0.05, 0.05, 0.025])
 
+    def test_overridden_methods_that_are_never_called_are_refused(self):
+        class Louder(rt.Trainer):
+            def compute_loss(self, *arguments, **more):
+                return 1000 * super().compute_loss(*arguments, **more)
+
+        class Mixed:
+            def get_train_dataloader(self):
+                return None
+
+        class Both(Mixed, Louder):
+            def training_step(self, *_):
+                return None
+
+        with self.assertRaisesRegex(Error, "never calls; found Louder.compute_loss. Instead of compute_loss, pass compute_loss_func="):
+            Louder(classifier(), self.arguments(), train_dataset=samples(4))
+        with self.assertRaisesRegex(Error, "found Louder.compute_loss, Mixed.get_train_dataloader, Both.training_step. .*train_dataset= and data_coll"
+                                           ".*ramet.torch.training_model"):
+            Both(classifier(), self.arguments(), train_dataset=samples(4))
+
+    def test_overridden_methods_that_are_called_have_their_effect(self):
+        class Own(rt.Trainer):
+            def create_optimizer(self):
+                self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.25)
+                return self.optimizer
+
+            def log(self, logs, start_time=None):
+                super().log({**logs, "own": 1}, start_time)
+
+            def is_world_process_zero(self):  # for callers alone
+                return True
+
+        trainer = Own(classifier(), self.arguments(max_steps=2), train_dataset=samples(8))
+        trainer.train()
+        self.assertEqual([entry["learning_rate"] for entry in trainer.state.log_history if "loss" in entry], [0.25, 0.125])
+        self.assertEqual(trainer.state.log_history[0]["own"], 1)
+
+    def test_a_search_for_hyperparameters_is_refused(self):
+        with self.assertRaisesRegex(Error, "a search for hyperparameters is not available.*make a Trainer for each trial"):
+            rt.Trainer(classifier(), self.arguments()).hyperparameter_search(n_trials=2)
+
     def test_generation_is_refused(self):
         trainer = rt.Seq2SeqTrainer(decoder(), self.arguments(), eval_dataset=samples(4))
         with self.assertRaisesRegex(Error, "generation is not compiled.*call generate there"):

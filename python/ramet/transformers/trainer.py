@@ -21,6 +21,7 @@ from .arguments import OPTIMIZERS, TrainingArguments
 from .batches import LABELS, FixedShapes, Loader, columns_of, rows_of, tensors_of, without_unused
 from .compiled import CompiledPrediction, CompiledTraining, complete
 from .objective import Objective, ignores_labels
+from .overrides import INSTEAD, refuse_overrides
 
 log = logging.getLogger("ramet.transformers")
 _NO_DECAY = [r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)"]
@@ -36,6 +37,7 @@ class Trainer:
     def __init__(self, model=None, args=None, data_collator=None, train_dataset=None, eval_dataset=None, processing_class=None,
                  model_init=None, compute_loss_func=None, compute_metrics=None, callbacks=None, optimizers=(None, None),
                  optimizer_cls_and_kwargs=None, preprocess_logits_for_metrics=None):
+        refuse_overrides(self, Trainer)
         if (model is None) == (model_init is None):
             raise Error("Trainer needs a model or model_init", "Trainer", "both" if model is not None else "neither", "one of them")
         if args is None:
@@ -287,6 +289,11 @@ class Trainer:
         logs = {**logs, "epoch": self.state.epoch} if self.state.epoch is not None else logs
         self.state.log_history.append({**logs, "step": self.state.global_step})
         self.control = self.callback_handler.on_log(self.args, self.state, self.control, logs)
+
+    def hyperparameter_search(self, *_, **__):
+        """Refused: a trial compiles a program of its own."""
+        raise Error("a search for hyperparameters is not available", "Trainer.hyperparameter_search", "", "",
+                    f"Leave the search to your own loop: {INSTEAD['hyperparameter_search']}")
 
     # Evaluation and prediction.
 
