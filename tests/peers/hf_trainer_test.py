@@ -39,10 +39,10 @@ def samples(count, seed=0, length=LENGTH):
     return [{"input_ids": row.tolist(), "attention_mask": [1] * length, "labels": int(row.sum()) % LABELS} for row in numbers]
 
 
-def classifier(seed=1):
+def classifier(seed=1, layers=1):
     torch.manual_seed(seed)
     return transformers.BertForSequenceClassification(transformers.BertConfig(
-        vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, max_position_embeddings=16,
+        vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=layers, num_attention_heads=2, intermediate_size=32, max_position_embeddings=16,
         num_labels=LABELS, hidden_dropout_prob=0, attention_probs_dropout_prob=0))
 
 
@@ -51,6 +51,19 @@ def decoder(seed=1):
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, intermediate_size=32,
         max_position_embeddings=16, use_cache=False))
+
+
+class Bag(torch.nn.Module if torch else object):
+    """A module whose forward takes fewer inputs than the samples have."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.embedding, self.classifier = torch.nn.Embedding(VOCABULARY, 8), torch.nn.Linear(8, LABELS)
+
+    def forward(self, input_ids, labels=None):
+        logits = self.classifier(self.embedding(input_ids).mean(1))
+        return {"loss": torch.nn.functional.cross_entropy(logits, labels), "logits": logits} if labels is not None else {"logits": logits}
 
 
 def accuracy(found):
@@ -115,6 +128,47 @@ class TrainerTest(unittest.TestCase):
         rows = [sample | {"text": "x"} for sample in samples(12)]
         trainer = rt.Trainer(classifier(), self.arguments(max_steps=2), train_dataset=datasets.Dataset.from_list(rows))
         self.assertEqual(trainer.train().global_step, 2)
+
+    def test_columns_that_the_module_does_not_take_are_removed_from_lists_and_data_sets_of_torch(self):
+        class Set(torch.utils.data.Dataset):
+            def __len__(self):
+                return 8
+
+            def __getitem__(self, i):
+                return samples(8)[i] | {"text": "x"}
+
+        for data in (samples(8), [sample | {"text": "x"} for sample in samples(8)], Set()):
+            self.compare(Bag, data, max_steps=2)
+        with self.assertRaisesRegex(Error, "no column of the data set is an input of the model; found text"):
+            rt.Trainer(Bag(), self.arguments(max_steps=1), train_dataset=[{"text": "x"}] * 4).train()
+
+    def test_a_loss_function_gets_outputs_and_labels_as_in_transformers(self):
+        def loss(outputs, labels, num_items_in_batch=None):
+            return torch.nn.functional.cross_entropy(outputs.logits, labels, label_smoothing=0.3)
+
+        class Theirs(transformers.Trainer):
+            def __init__(self, *arguments, **more):
+                super().__init__(*arguments, compute_loss_func=loss, **more)
+
+        ours = rt.Trainer(classifier(), self.arguments(), train_dataset=samples(16), compute_loss_func=loss)
+        found, expected = self.losses(ours), self.losses(Theirs(classifier(), self.arguments(transformers.TrainingArguments, use_cpu=True),
+                                                                train_dataset=samples(16)))
+        for mine, other in zip(found, expected, strict=True):
+            self.assertAlmostEqual(mine, other, delta=2e-4 * other)
+
+    def test_a_module_that_returns_tuples(self):
+        def tuples():
+            model = classifier()
+            model.config.return_dict = False
+            return model
+
+        ours, theirs = self.compare(tuples, samples(16))
+        data = samples(8, seed=5)
+        torch.testing.assert_close(torch.tensor(ours.predict(data).predictions), torch.tensor(theirs.predict(data).predictions), rtol=1e-3, atol=1e-4)
+
+    def test_optimizers_of_the_arguments(self):
+        for name in ("adagrad", "rmsprop", "sgd"):
+            self.compare(classifier, samples(16), optim=name, weight_decay=0.1)
 
     def test_iterable_dataset(self):
         class Stream(torch.utils.data.IterableDataset):
@@ -317,7 +371,7 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual(sorted(names - known), [])
 
     def test_faults(self):
-        for settings, text in (({"optim": "adafactor"}, "the optimizer is unknown; found 'adafactor'; expected adamw_torch"),
+        for settings, text in (({"optim": "lion_8bit"}, "the optimizer is unknown; found 'lion_8bit'; expected adamw_torch"),
                                ({"bf16": True, "fp16": True}, "two precisions"), ({"eval_strategy": "often"}, "eval_strategy is unknown"),
                                ({"adam_beta1": 1.0}, "adam_beta1 is out of range"), ({"per_device_train_batch_size": 0}, "not a number of samples"),
                                ({"train_sampling_strategy": "group_by_length"}, "pack sequences"),

@@ -22,6 +22,8 @@ class Options:
     lanes: int = 1
     chunks: int = 1
     threads: int = 0
+    parts: object = ()
+    axes: object = None
 
 
 @dataclasses.dataclass

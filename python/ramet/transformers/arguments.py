@@ -9,8 +9,9 @@ import os
 
 from ramet.errors import Error
 
-# Optimizers of transformers, by the class of torch.optim that computes them. "fused" and "foreach" name implementations of PyTorch.
-OPTIMIZERS = {"adamw_torch": "AdamW", "adamw_torch_fused": "AdamW", "sgd": "SGD"}
+# Optimizers of transformers, by the class of torch.optim or ramet.torch.optim that computes them. "fused" names an implementation.
+OPTIMIZERS = {"adamw_torch": "AdamW", "adamw_torch_fused": "AdamW", "sgd": "SGD", "adafactor": "Adafactor", "adagrad": "Adagrad",
+              "rmsprop": "RMSprop"}
 STRATEGIES = ("no", "steps", "epoch")
 
 _HUB = "nothing is sent to a hub; save_model writes a folder that other programs can push"
@@ -169,6 +170,8 @@ class TrainingArguments:
     lanes: int | None = None
     chunks: int | None = None
     threads: int | None = None
+    parts: list | str | None = None  # paths of the modules that pipelines and phases may cut between, such as "encoder.layer.*"
+    axes: dict | None = None  # meaning of the dimensions of weights, for tensor shards (docs/pytorch.md)
 
     def __post_init__(self):
         self.output_dir = self.output_dir or "trainer_output"
@@ -259,6 +262,15 @@ class TrainingArguments:
     def get_warmup_steps(self, num_training_steps):
         """The number of warm-up steps; `warmup_steps` below 1 is a ratio."""
         return int(self.warmup_steps) if self.warmup_steps >= 1 else math.ceil(num_training_steps * self.warmup_steps)
+
+    def settings_of_optimizer(self):
+        """What the class of `optim` gets beside groups of weights, as in transformers."""
+        settings = {"lr": self.learning_rate}
+        if OPTIMIZERS[self.optim] == "AdamW":
+            settings |= {"betas": (self.adam_beta1, self.adam_beta2), "eps": self.adam_epsilon}
+        if OPTIMIZERS[self.optim] == "Adafactor":
+            settings |= {"scale_parameter": False, "relative_step": False}
+        return settings
 
     def to_dict(self):
         return dataclasses.asdict(self)

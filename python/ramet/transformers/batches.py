@@ -2,6 +2,7 @@
 
 import inspect
 import random
+from collections.abc import Mapping
 
 import numpy
 import torch
@@ -90,15 +91,32 @@ def columns_of(module, label_names):
 
 
 def without_unused(dataset, columns):
-    """The data set without the columns that the module does not take, and their names."""
+    """The data set without the columns that the module does not take, and their names. A data set that names no columns stays."""
     names = getattr(dataset, "column_names", None)
-    if columns is None or not isinstance(names, list):
+    if not isinstance(names, list):
         return dataset, []
     unused = [name for name in names if name not in columns]
+    _check_used(names, unused, columns)
+    return (dataset.remove_columns(unused) if unused else dataset), unused
+
+
+def only_columns(collate, columns):
+    """A collator of samples without the entries that the module does not take, as transformers makes it for lists and data sets
+    of torch."""
+    def kept(sample):
+        if not isinstance(sample, Mapping):
+            return sample
+        unused = [name for name in sample if name not in columns]
+        _check_used(sample, unused, columns)
+        return {name: value for name, value in sample.items() if name in columns} if unused else sample
+
+    return lambda samples: collate([kept(sample) for sample in samples])
+
+
+def _check_used(names, unused, columns):
     if len(unused) == len(names):
         raise Error("no column of the data set is an input of the model", "Trainer", ", ".join(names), ", ".join(sorted(columns)),
                     "Rename the columns, or tokenize the texts first")
-    return (dataset.remove_columns(unused) if unused else dataset), unused
 
 
 def _seeded(seed, function):

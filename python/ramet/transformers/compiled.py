@@ -4,10 +4,20 @@ import torch
 
 from ramet.errors import Error
 
+from .arguments import OPTIMIZERS
+
+
+def class_of_optimizer(name):
+    """The class that an optimizer of TrainingArguments.optim has here."""
+    if hasattr(torch.optim, OPTIMIZERS[name]) and OPTIMIZERS[name] != "Adafactor":  # torch's is another algorithm than transformers'
+        return getattr(torch.optim, OPTIMIZERS[name])
+    import ramet.torch
+    return getattr(ramet.torch.optim, OPTIMIZERS[name])
+
 
 def _options(arguments, **more):
     import ramet.torch
-    given = {name: getattr(arguments, name) for name in ("layout", "precision", "device_memory", "chunks", "threads")}
+    given = {name: getattr(arguments, name) for name in ("layout", "precision", "device_memory", "chunks", "threads", "parts", "axes")}
     return ramet.torch.Options(**{name: value for name, value in given.items() if value is not None}, **more)
 
 

@@ -31,7 +31,7 @@ class Objective(nn.Module):
     loss is a mean over tokens; and the module's other outputs.
 
     `smoothing` is label smoothing as in transformers. `compute_loss(outputs, labels, num_items_in_batch=None)` replaces the
-    module's loss; it is traced, so it must be made of tensor operations."""
+    module's loss, and the module gets no labels, as in transformers; it is traced, so it must be made of tensor operations."""
 
     def __init__(self, module, smoothing=0.0, compute_loss=None, ignored=()):
         super().__init__()
@@ -39,10 +39,10 @@ class Objective(nn.Module):
         self.ignored, self.first = frozenset(ignored), first_item(module)
 
     def forward(self, **batch):
-        outputs = self.module(**batch)
-        outputs = dict(outputs) if hasattr(outputs, "items") else {f"output_{i}": value for i, value in enumerate(outputs)}
+        returned = self.module(**{name: value for name, value in batch.items() if name != "labels" or self.compute_loss is None})
+        outputs = dict(returned) if hasattr(returned, "items") else _named(returned)
         found = {name: value for name, value in outputs.items() if isinstance(value, torch.Tensor) and name not in self.ignored}
-        loss = self._loss(outputs, batch)
+        loss = self._loss(returned, outputs, batch)
         found.pop("loss", None)
         if loss is None:
             return found
@@ -57,9 +57,9 @@ class Objective(nn.Module):
         labels = batch.get("labels")
         return self.first is not None and self.compute_loss is None and labels is not None and labels.dim() == 2
 
-    def _loss(self, outputs, batch):
+    def _loss(self, returned, outputs, batch):
         if self.compute_loss is not None:
-            return self.compute_loss(outputs, batch.get("labels"), num_items_in_batch=None)
+            return self.compute_loss(returned, batch.get("labels"), num_items_in_batch=None)
         if self.smoothing and "labels" in batch:
             return self._smoothed(outputs, batch["labels"])
         return outputs.get("loss")
@@ -78,3 +78,11 @@ class Objective(nn.Module):
         chosen = scores.gather(-1, labels.clamp(min=0)[..., None])[..., 0]
         smooth = scores.mean(-1)
         return (((1 - self.smoothing) * chosen + self.smoothing * smooth) * kept).sum() / kept.sum()
+
+
+def _named(outputs):
+    """The outputs of a module that returns a tuple (`return_dict=False`) or a tensor. Its loss stands first."""
+    outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
+    first = outputs[0] if outputs else None
+    has_loss = isinstance(first, torch.Tensor) and first.dim() == 0 and first.is_floating_point()
+    return {"loss" if i == 0 and has_loss else f"output_{i}": value for i, value in enumerate(outputs)}

@@ -17,9 +17,9 @@ from transformers.trainer_utils import EvalPrediction, PredictionOutput, TrainOu
 
 from ramet.errors import Error
 
-from .arguments import OPTIMIZERS, TrainingArguments
-from .batches import LABELS, FixedShapes, Loader, columns_of, rows_of, tensors_of, without_unused
-from .compiled import CompiledPrediction, CompiledTraining, complete
+from .arguments import TrainingArguments
+from .batches import LABELS, FixedShapes, Loader, columns_of, only_columns, rows_of, tensors_of, without_unused
+from .compiled import CompiledPrediction, CompiledTraining, class_of_optimizer, complete
 from .objective import Objective, ignores_labels
 from .overrides import INSTEAD, refuse_overrides
 
@@ -95,11 +95,12 @@ class Trainer:
     def _loader(self, dataset, rows, training):
         if dataset is None:
             raise Error("there is no data set", "Trainer", "", "", f"Pass {'train' if training else 'eval'}_dataset")
-        if self.args.remove_unused_columns:
-            dataset, unused = without_unused(dataset, columns_of(self.model, self.label_names))
+        args, collate = self.args, self._collate
+        if args.remove_unused_columns and (columns := columns_of(self.model, self.label_names)) is not None:
+            dataset, unused = without_unused(dataset, columns)
             if unused:
                 log.info("columns that the model does not take are removed: %s", ", ".join(unused))
-        args = self.args
+            collate = only_columns(collate, columns)
         workers = {"num_workers": args.dataloader_num_workers}
         if args.dataloader_num_workers:
             workers |= {"persistent_workers": args.dataloader_persistent_workers, "prefetch_factor": args.dataloader_prefetch_factor}
@@ -107,7 +108,7 @@ class Trainer:
                 raise Error("workers need a data set with a length", "TrainingArguments", f"dataloader_num_workers={args.dataloader_num_workers}",
                             "", "Set dataloader_num_workers=0 for an iterable data set")
         seed = args.seed if args.data_seed is None else args.data_seed
-        return Loader(dataset, self._collate, rows, seed, shuffle=training and args.train_sampling_strategy == "random", drop_last=training,
+        return Loader(dataset, collate, rows, seed, shuffle=training and args.train_sampling_strategy == "random", drop_last=training,
                       workers=workers)
 
     def _fix_shapes(self, batch):
@@ -131,13 +132,8 @@ class Trainer:
             groups = [{"params": [weight for name, weight in named if name in decayed], "weight_decay": args.weight_decay},
                       {"params": [weight for name, weight in named if name not in decayed], "weight_decay": 0.0}]
             groups = [group for group in groups if group["params"]]
-            if self.optimizer_class is not None:
-                kind, settings = self.optimizer_class
-                self.optimizer = kind(groups, **settings)
-            elif OPTIMIZERS[args.optim] == "SGD":
-                self.optimizer = torch.optim.SGD(groups, lr=args.learning_rate)
-            else:
-                self.optimizer = torch.optim.AdamW(groups, lr=args.learning_rate, betas=(args.adam_beta1, args.adam_beta2), eps=args.adam_epsilon)
+            kind, settings = self.optimizer_class or (class_of_optimizer(args.optim), args.settings_of_optimizer())
+            self.optimizer = kind(groups, **settings)
         return self.optimizer
 
     def create_scheduler(self, num_training_steps):
