@@ -187,6 +187,16 @@ struct CalledModules {
       program.calls.push_back({.op = "aten.relu", .overload = "default", .module = path});
     return *this;
   }
+  /// A call that reads a weight of 4 columns.
+  CalledModules& reads(const std::string& module, const std::string& op, const std::string& weight, int64_t rows) {
+    const std::string value = "p_" + weight;
+    if (program.types.emplace(value, TensorType{DType::kF32, Shape({rows, 4})}).second)
+      program.inputs.push_back({front::TracedInput::Kind::kParameter, value, weight});
+    sizes[weight] = rows * 4;
+    front::TracedArgument argument{.kind = front::TracedArgument::Kind::kTensor, .text = value};
+    program.calls.push_back({.op = op, .overload = "default", .arguments = {{"weight", argument}}, .module = module});
+    return *this;
+  }
   /// The part of each call, as text.
   std::vector<std::string> parts(const std::vector<std::string>& patterns = {}) const {
     const auto found = front::parts_of_calls(program, front::find_parts(program, patterns, sizes));
@@ -237,6 +247,20 @@ TEST(Module, LayersInSequentialsAreParts) {
           .calls({stage + std::string(block) + ".norm"});
   }
   EXPECT_THAT(stages.parts(), ElementsAre("stages.0 0", "stages.0 1", "stages.1 0", "stages.1 1"));
+}
+
+/// A vocabulary says nothing of layers: with or without a product of its own at the end, or with one of the table.
+TEST(Module, TablesOfEmbeddingsLeaveLayersParts) {
+  for (const std::string head : {"head.weight", "embed.weight"}) {
+    CalledModules small;
+    small.reads("embed", "aten.embedding", "embed.weight", 1000);
+    for (const std::string layer : {"layers.0", "layers.1"})
+      small.of_class(layer, "block.Block").reads(layer, "aten.linear", layer + ".linear.weight", 4);
+    small.reads("head", "aten.linear", head, 1000);
+    EXPECT_THAT(small.parts(), ElementsAre("", "layers 0", "layers 1", "")) << head;
+    small.reads("other", "aten.linear", "other.weight", 1001);
+    EXPECT_THAT(small.parts(), ElementsAre("", "", "", "", "")) << "a product that is larger than all layers";
+  }
 }
 
 TEST(Module, TheRunsOfOneLayerAreParts) {

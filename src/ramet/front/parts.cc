@@ -91,17 +91,50 @@ int64_t size_within(const std::map<std::string, int64_t>& sizes, const std::stri
   return sum;
 }
 
+/// Names of the tables that embeddings read, and of parameters of their shapes, as the last product of a language model
+/// has, tied to a table or not. They say nothing of how deep a model is.
+std::set<std::string> tables_of(const TracedProgram& program) {
+  std::set<std::string, std::less<>> read;
+  for (const TracedCall& call : program.calls)
+    if (call.op.starts_with("aten.embedding") || call.op == "aten._embedding_bag")
+      if (const TracedArgument* table = call.find("weight")) read.insert(table->text);
+  std::vector<TensorType> types;
+  for (const std::string& value : read)
+    if (const auto type = program.types.find(value); type != program.types.end()) types.push_back(type->second);
+  std::set<std::string> names;
+  for (const TracedInput& input : program.inputs)
+    if (const auto type = program.types.find(input.value); type != program.types.end())
+      if (std::find(types.begin(), types.end(), type->second) != types.end()) names.insert(input.target);
+  return names;
+}
+
+/// Whether the modules hold most of the weights, tables outside of them left out.
+bool hold_most(const std::vector<std::string>& modules, const std::map<std::string, int64_t>& sizes,
+               const std::set<std::string>& tables) {
+  int64_t within = 0, outside = 0;
+  for (const auto& [name, size] : sizes) {
+    const bool inside =
+        std::any_of(modules.begin(), modules.end(), [&](const std::string& module) { return is_inside(name, module); });
+    if (inside)
+      within += size;
+    else if (!tables.count(name))
+      outside += size;
+  }
+  return within >= outside;
+}
+
 /// The lists that stand in no other list, when their members hold most of the weights.
 std::vector<std::vector<std::string>> choose_lists(const TracedProgram& program,
                                                    const std::vector<std::string>& modules,
-                                                   const std::map<std::string, int64_t>& sizes, bool containers) {
+                                                   const std::map<std::string, int64_t>& sizes, bool containers,
+                                                   const std::set<std::string>& tables) {
   auto lists = find_lists(program, modules, containers);
   std::erase_if(lists, [&](const auto& list) {
     return std::all_of(list.second.begin(), list.second.end(),
                        [&](const std::string& module) { return size_within(sizes, module) == 0; });
   });
   std::vector<std::vector<std::string>> outer;
-  int64_t within = 0, all = 0;
+  std::vector<std::string> all;
   for (const auto& [prefix, members] : lists) {
     const bool nested = std::any_of(lists.begin(), lists.end(), [&](const auto& other) {
       return std::any_of(other.second.begin(), other.second.end(),
@@ -109,10 +142,9 @@ std::vector<std::vector<std::string>> choose_lists(const TracedProgram& program,
     });
     if (nested) continue;
     outer.push_back(members);
-    for (const std::string& module : members) within += size_within(sizes, module);
+    all.insert(all.end(), members.begin(), members.end());
   }
-  for (const auto& [name, size] : sizes) all += size;
-  if (2 * within < all) outer.clear();
+  if (!hold_most(all, sizes, tables)) outer.clear();
   return outer;
 }
 
@@ -147,14 +179,13 @@ Visits visits_of(const TracedProgram& program, const std::map<std::string, int64
 }
 
 /// A module that the program runs several times, as ALBERT its layer: the outermost one with most of the weights.
-std::string repeated_module(const Visits& visits, const std::map<std::string, int64_t>& sizes) {
+std::string repeated_module(const Visits& visits, const std::map<std::string, int64_t>& sizes,
+                            const std::set<std::string>& tables) {
   constexpr int kMostRuns = 64;  // each run has gradient sums of its own
-  int64_t all = 0;
-  for (const auto& [name, size] : sizes) all += size;
   std::string found;
   for (const auto& [module, first] : visits.first) {
     const int runs = visits.count.at(first);
-    if (first == module || runs < 2 || runs > kMostRuns || 2 * size_within(sizes, module) < all) continue;
+    if (first == module || runs < 2 || runs > kMostRuns || !hold_most({module}, sizes, tables)) continue;
     if (found.empty() || module.size() < found.size()) found = module;
   }
   return found;
@@ -174,13 +205,14 @@ ModuleParts find_parts(const TracedProgram& program, const std::vector<std::stri
     parts.repeated = module, parts.first = visits.first.at(module), parts.stack = stack_name(module);
   };
   if (patterns.empty()) {
-    auto lists = choose_lists(program, modules, sizes, false);
-    if (lists.empty()) lists = choose_lists(program, modules, sizes, true);
+    const std::set<std::string> tables = tables_of(program);
+    auto lists = choose_lists(program, modules, sizes, false, tables);
+    if (lists.empty()) lists = choose_lists(program, modules, sizes, true, tables);
     for (const auto& members : lists)
       if (std::ssize(members) <= Part::kMost) add(stack_name(split_number(members[0])->first), members);
     if (!lists.empty()) return parts;
     const Visits visits = visits_of(program, sizes);
-    if (const std::string module = repeated_module(visits, sizes); !module.empty()) repeat(visits, module);
+    if (const std::string module = repeated_module(visits, sizes, tables); !module.empty()) repeat(visits, module);
     return parts;
   }
   for (const std::string& pattern : patterns) {
