@@ -99,6 +99,36 @@ class FilesTest(unittest.TestCase):
         self.assertAlmostEqual(trained["p=1"]["held_out_loss"], expected["loss"].item(), delta=1e-4)
 
 
+    def test_the_program_trains_by_the_optimizer_and_the_options_of_the_file(self):
+        """Losses of the program, with a recipe that says nothing of training, and of training_model."""
+        options = rt.Options(micro_batches=2, lanes=2, max_grad_norm=0.5, seed=7, threads=1)
+        data = batch(8 * 4, seed=3)
+        np.savez(self.folder / "train.npz", **{key: value.numpy() for key, value in data.items()})
+        for name, make in (("adamw", lambda m: torch.optim.AdamW(m.parameters(), lr=0.01)),
+                           ("groups", lambda m: torch.optim.SGD([{"params": m.blocks.parameters(), "weight_decay": 0.1},
+                                                                 {"params": m.head.parameters(), "lr": 0.02, "momentum": 0.5}],
+                                                                lr=0.05, momentum=0.9)),
+                           ("rmsprop", lambda m: torch.optim.RMSprop(m.parameters(), lr=0.003, alpha=0.9, centered=True))):
+            with self.subTest(name):
+                module = seeded(Blocks)
+                rt.save(self.folder / f"{name}.pt2", module, batch(), loss="loss", optimizer=make(module), options=options)
+                step = rt.training_model(module, make(module), batch(), loss="loss", options=options)
+                expected = [step(**{key: value[i * 8:i * 8 + 8] for key, value in data.items()}).loss for i in range(4)]
+                (self.folder / f"{name}.toml").write_text(f'model.file = "{name}.pt2"\n[data]\nkind = "arrays"\ntrain = "train.npz"\n'
+                                                          "shuffle = false\n[train]\nsteps = 4\n")
+                trained = self.told("train", f"{name}.toml", "--threads", "1", "--run", name)
+                self.assertEqual(trained["weights_hash"], step.weights_hash(), trained)
+                self.assertEqual(np.float32(trained["loss"]), np.float32(expected[-1]), trained)
+                other = self.told("train", f"{name}.toml", "--threads", "1", "--run", f"{name}2", "--set", "train.schedule.learning_rate=0.5")
+                self.assertNotEqual(other["weights_hash"], step.weights_hash(), "what the recipe says comes first")
+
+    def test_options_for_prediction_alone(self):
+        rt.save(self.folder / "predict.pt2", nn.Linear(6, 3), (torch.ones(4, 6),), loss="none", options=rt.Options(seed=1))
+        self.assertTrue(ramet.load_torch(self.folder / "predict.pt2"))
+        with self.assertRaisesRegex(ramet.Error, "options: no options; found dict"):
+            rt.save(self.folder / "predict.pt2", seeded(Blocks), batch(), options={"micro_batches": 2})
+
+
 class OnlyDlpack:
     """An array of nobody's library."""
 

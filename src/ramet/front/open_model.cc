@@ -51,6 +51,8 @@ std::pair<model::Model, model::Units> open_model(const std::filesystem::path& pa
   return {import_module(read_pt2(path)).model, Units{}};
 }
 
+std::string recipe_of_model(const std::filesystem::path& path) { return is_zip_file(path) ? recipe_of_pt2(path) : ""; }
+
 void keep_model(const std::filesystem::path& from, const std::filesystem::path& to) {
   if (is_onnx_file_name(split_name(from.string()).first)) {
     const auto [model, units] = open_model(from);

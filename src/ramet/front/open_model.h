@@ -18,6 +18,9 @@ bool is_model_file_name(std::string_view path);
 /// (front/onnx_model.h), for which there are options. Throws Error for other files.
 /// Options of an ONNX file may stand behind its name: FILE.onnx?batch=16&loss=cross_entropy:logits:labels.
 std::pair<model::Model, model::Units> open_model(const std::filesystem::path& path, OnnxModelOptions onnx = {});
+/// What the file says of the recipe that trains it, where the recipe itself says nothing: TOML, "" for most files, and
+/// for one that is not there.
+std::string recipe_of_model(const std::filesystem::path& path);
 /// Writes a file that open_model reads as the same model, and that needs no other files and options.
 void keep_model(const std::filesystem::path& from, const std::filesystem::path& to);
 

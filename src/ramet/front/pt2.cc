@@ -17,12 +17,19 @@ namespace {
 /// The most bytes of a text of the file.
 constexpr uint64_t kMostText = uint64_t{1} << 30;
 constexpr int kMostDepth = 32;
+constexpr uint64_t kMostRecipe = 256 << 10;
 
 /// Reads one file.
 class Pt2Reader : private TorchFields {
  public:
   Pt2Reader(const ZipFile& zip, std::string source, TracedModule options)
       : TorchFields(source), zip_(zip), source_(std::move(source)), module_(std::move(options)) {}
+
+  std::string recipe() {
+    find_folder();
+    const std::string name = folder_ + "extra/ramet_recipe.toml";
+    return zip_.has(name) ? zip_.read(name, kMostRecipe) : "";
+  }
 
   TracedModule run(const std::string& stem) {
     static_assert(std::endian::native == std::endian::little);
@@ -265,6 +272,11 @@ bool is_zip_file(const std::filesystem::path& path) {
 TracedModule read_pt2(const std::filesystem::path& path, TracedModule options) {
   const ZipFile zip(path, kExpected);
   return Pt2Reader(zip, path.string(), std::move(options)).run(path.stem().string());
+}
+
+std::string recipe_of_pt2(const std::filesystem::path& path) {
+  const ZipFile zip(path, kExpected);
+  return Pt2Reader(zip, path.string(), {}).recipe();
 }
 
 TracedModule parse_pt2(std::string_view file, const std::string& source, TracedModule options) {

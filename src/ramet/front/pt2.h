@@ -21,4 +21,8 @@ TracedModule read_pt2(const std::filesystem::path& path, TracedModule options = 
 /// The same of the file's bytes; `source` names the file in messages.
 TracedModule parse_pt2(std::string_view file, const std::string& source, TracedModule options = {});
 
+/// The file's own defaults of a recipe (TOML), which `ramet.torch.save` writes of an optimizer and options; "": it has
+/// none.
+std::string recipe_of_pt2(const std::filesystem::path& path);
+
 }  // namespace ramet::front

@@ -9,6 +9,7 @@
 #include "ramet/base/toml.h"
 #include "ramet/base/toml_text.h"
 #include "ramet/base/words.h"
+#include "ramet/front/open_model.h"
 #include "ramet/ir/attribute.h"
 #include "ramet/layout/layout_toml.h"
 #include "ramet/recipe/key_names.h"
@@ -183,24 +184,38 @@ class Assignment {
   const toml::node* node_ = nullptr;
 };
 
-[[noreturn]] void syntax_error(const toml::parse_error& error, const std::string& where) {
-  throw Error({.what = "not TOML: " + std::string(error.description()), .where = where});
+toml::table parse_toml(std::string_view text, const std::string& source) {
+  if (text.size() > kMostText)
+    throw Error({.what = "too long for a recipe",
+                 .where = source,
+                 .found = format_size(static_cast<int64_t>(text.size())),
+                 .expected = "at most 256 KiB"});
+  if (std::count(text.begin(), text.end(), '.') > kMostDots)
+    throw Error(
+        {.what = "too many dots for a recipe", .where = source, .expected = "at most " + std::to_string(kMostDots)});
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    throw Error({.what = "not TOML: " + std::string(error.description()),
+                 .where = source + ":" + std::to_string(error.source().begin.line)});
+  }
 }
 
+/// `only_absent`: keys that the recipe has keep their values.
 void assign_table(Recipe& recipe, const toml::table& table, const std::string& prefix, const std::string& source,
-                  const fs::path& folder) {
+                  const fs::path& folder, bool only_absent = false) {
   for (const auto& [key_node, value] : table) {
     const std::string name = prefix + std::string(key_node.str());
     const Source place{source + ":" + std::to_string(key_node.source().begin.line), folder, source};
     if (const RecipeKey* key = find_key(recipe_keys(), name)) {
-      Assignment(recipe, *key, place).assign(value);
+      if (!only_absent || !recipe.places.count(name)) Assignment(recipe, *key, place).assign(value);
     } else if (is_table(recipe_keys(), name)) {
       if (!value.is_table())
         throw Error({.what = "'" + name + "' is a table",
                      .where = place.place,
                      .found = value_text(value),
                      .expected = "[" + name + "]"});
-      assign_table(recipe, *value.as_table(), name + ".", source, folder);
+      assign_table(recipe, *value.as_table(), name + ".", source, folder, only_absent);
     } else {
       unknown_key(name, place.place);
     }
@@ -362,6 +377,17 @@ void settle_kind(Recipe& recipe) {
     if (!recipe.places.count("data.kind")) recipe.data.kind = "arrays";
   }
   if (recipe.model.preset.empty()) recipe.model.preset = kind_of(recipe).default_preset(recipe);
+}
+
+/// What the model's own file says of keys that are left out.
+void take_own_defaults(Recipe& recipe) {
+  const std::string text = recipe.model.kind == "file" ? front::recipe_of_model(recipe.model.file) : "";
+  if (text.empty()) return;
+  const std::string source = recipe.model.file + " (its own recipe)";
+  toml::table given = parse_toml(text, source), taken;
+  for (const char* name : {"train", "layout"})
+    if (const toml::node* value = given.get(name)) taken.insert(name, *value);
+  assign_table(recipe, taken, "", source, fs::path(recipe.model.file).parent_path(), true);
 }
 
 /// What keys must mean together.
@@ -549,24 +575,12 @@ std::string Recipe::where(const std::string& key) const {
 
 Recipe parse_recipe(std::string_view text, const std::string& source, const fs::path& folder,
                     std::span<const std::string> settings) {
-  if (text.size() > kMostText)
-    throw Error({.what = "too long for a recipe",
-                 .where = source,
-                 .found = format_size(static_cast<int64_t>(text.size())),
-                 .expected = "at most 256 KiB"});
-  if (std::count(text.begin(), text.end(), '.') > kMostDots)
-    throw Error(
-        {.what = "too many dots for a recipe", .where = source, .expected = "at most " + std::to_string(kMostDots)});
   Recipe recipe;
-  try {
-    const toml::table table = toml::parse(text);
-    assign_table(recipe, table, "", source, folder);
-  } catch (const toml::parse_error& error) {
-    syntax_error(error, source + ":" + std::to_string(error.source().begin.line));
-  }
+  assign_table(recipe, parse_toml(text, source), "", source, folder);
   for (const auto& setting : settings) apply_setting(recipe, setting, false);
   if (recipe.name.empty()) recipe.name = fs::path(source).stem().string();
   settle_kind(recipe);
+  take_own_defaults(recipe);
   check_recipe(recipe);
   return recipe;
 }
