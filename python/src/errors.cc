@@ -16,7 +16,9 @@ void raise(const ramet::Error& error) {
   try {
     const ramet::ErrorParts& parts = error.parts();
     const nb::object type = nb::module_::import_("ramet.errors").attr(class_of(error));
-    const nb::object made = type(parts.what, parts.where, parts.found, parts.expected, parts.remedy);
+    const nb::object made =
+        nb::module_::import_("ramet._words")
+            .attr("raised")(type, parts.what, parts.where, parts.found, parts.expected, parts.remedy);
     PyErr_SetObject(type.ptr(), made.ptr());
   } catch (nb::python_error& failed) {
     failed.restore();

@@ -289,7 +289,9 @@ class Plans(unittest.TestCase):
                 call(models.rows_model(), device_memory=4096, threads=1)
             self.assertIsInstance(raised.exception, MemoryError)
             self.assertIn("device memory", raised.exception.where)
-            self.assertTrue(raised.exception.remedy)
+            self.assertRegex(raised.exception.remedy, r"TrainOptions\(device_memory=\d+\) or more")
+        with self.assertRaisesRegex(ramet.Error, r"^TrainOptions.layout r: every replica.*; found r=2 with lanes=1. .*TrainOptions\(lanes=2\)"):
+            ramet.plan(models.rows_model(), layout="r=2", micro_batches=2)
         for options in ({"layout": "p=7"}, {"layout": "nonsense"}, {"lanes": 3}, {"steps": "many"}, {"colour": 1},
                         {"precision": "f12"}, {"optimizer": "adam"}, {"threads": -1}):
             with self.assertRaises(ramet.Error, msg=options):
