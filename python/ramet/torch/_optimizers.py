@@ -49,7 +49,7 @@ KINDS = {
     optim.Lion: Kind("lion", {"weight_decay": "weight_decay"}, states={"exp_avg": "m"}),
     optim.Adafactor: Kind("adafactor", {name: name for name in (
         "weight_decay", "clip_threshold", "decay_rate", "factored", "relative_step", "scale_parameter", "first_moment")},
-        states={"exp_avg_sq_row": "rows", "exp_avg_sq_col": "columns", "exp_avg_sq": "v", "exp_avg": "m"},
+        states={"exp_avg_sq_row": "row", "exp_avg_sq_col": "column", "exp_avg_sq": "v", "exp_avg": "m"},
         whole=("clip_threshold", "decay_rate", "factored", "relative_step", "scale_parameter", "first_moment")),
 }
 
@@ -84,6 +84,10 @@ def number(value, where):
 def options_of(kind, group, where):
     """Ramet's options of a group; refuses what Ramet does not have."""
     refused, found = [], {}
+    if group.get("base_momentum") != group.get("max_momentum"):  # which a scheduler leaves here that changes betas or momentum
+        raise UnsupportedOp("a scheduler that changes momentum or betas", where=where,
+                            found=f"{group.get('base_momentum')} to {group.get('max_momentum')}",
+                            remedy="Make it with cycle_momentum=False, and the optimizer anew: only the learning rate may change")
     for name, value in group.items():
         if name in kind.needs:
             if value != kind.needs[name] and not (value is None and not kind.needs[name]):
@@ -177,7 +181,7 @@ class Plan:
                     "options of the optimizer changed after the program was compiled",
                     where=f"optimizer.param_groups[{i}]",
                     found=", ".join(f"{name} {group.options.get(name)} -> {options[name]}" for name in changed),
-                    remedy="Only the learning rate may change. OneCycleLR and CyclicLR need cycle_momentum=False")
+                    remedy="Only the learning rate may change")
 
     # --- states, in torch.optim's form ---
 
