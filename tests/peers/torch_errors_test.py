@@ -30,6 +30,16 @@ def compile_net(change=lambda module: None, optimizer=None, example=None, loss="
                              options=rt.Options(threads=1, **options))
 
 
+def cycled(module):
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+    torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=10)
+    return optimizer
+
+
+def scaled(self, x):
+    return x * self.w
+
+
 def item(self, x):
     return x * self.w * (self.w * x).sum().item()
 
@@ -223,12 +233,19 @@ CASES = {
     "a missing input": lambda: compile_net()(x=torch.ones(4, 6)),
     "another shape": lambda: compile_net()(x=torch.ones(4, 5), y=torch.ones(4, 3)),
     "another type": lambda: compile_net()(x=torch.ones(4, 6, dtype=torch.int32), y=torch.ones(4, 3)),
+    "keywords for a tuple": lambda: compile_rows(scaled, example=(torch.ones(2, 3),))(x=torch.ones(2, 3)),
+    "a list for a tensor": lambda: compile_rows(scaled, example=(torch.ones(2, 3),))([torch.ones(2, 3)]),
+    "a tuple for keywords": lambda: compile_net()(torch.ones(4, 6), torch.ones(4, 3)),
     "too many samples": lambda: compile_net(micro_batches=2)(**batch(12)),
     # options
+    "a scheduler that cycles momentum": lambda: compile_net(optimizer=cycled),
     "an unknown precision": lambda: compile_net(precision="fp16"),
     "lanes": lambda: compile_net(micro_batches=4, lanes=3),
     "memory": lambda: compile_net(device_memory="4 gigs"),
     "a layout": lambda: compile_net(layout="q=2"),
+    "a pipeline without layers": lambda: compile_net(layout="p=2"),
+    "a replica without lanes": lambda: compile_net(layout="r=2", micro_batches=2),
+    "shards without chunks": lambda: compile_net(layout="t=2"),
     "options of training for inference": lambda: rt.inference_model(nn.Linear(3, 3), example=X["x"],
                                                                     options=rt.Options(micro_batches=2)),
 }
@@ -390,8 +407,7 @@ TEXTS = {
     "changed options": (
         ramet.UnsupportedOp,
         'optimizer.param_groups[0]: options of the optimizer changed after the program was compiled; '
-        'found beta1 0.9 -> 0.5, beta2 0.999 -> 0.9. Only the learning rate may change. OneCycleLR and '
-        'CyclicLR need cycle_momentum=False'),
+        'found beta1 0.9 -> 0.5, beta2 0.999 -> 0.9. Only the learning rate may change'),
     "no such output": (
         ramet.Error,
         "loss: no output of this name; found 'los'; expected one of loss [], out [4, 3]. transformers "
@@ -441,8 +457,35 @@ TEXTS = {
         "step 1: x: a tensor of another shape than the example's; found float32[4, 5]; expected "
         'float32[samples, 6]. A program is compiled for one shape; pad the batch, or compile a second '
         'program'),
-    "another type": (
+    "a scheduler that cycles momentum": (
+        ramet.UnsupportedOp,
+        'optimizer.param_groups[0]: a scheduler that changes momentum or betas; found 0.85 to 0.95. Make it with '
+        'cycle_momentum=False, and the optimizer anew: only the learning rate may change'),
+    "keywords for a tuple": (
         ramet.ShapeError,
+        'step 1: a batch of another structure than the example; found keyword x; expected positional x. Call it as the '
+        'example was given: 1 positional'),
+    "a list for a tensor": (
+        ramet.ShapeError,
+        'step 1: a batch of another structure than the example; found positional a list (a tensor); expected positional '
+        'x. Call it as the example was given: 1 positional'),
+    "a tuple for keywords": (
+        ramet.ShapeError,
+        'step 1: a batch of another structure than the example; found positional a tensor, a tensor; expected keyword x, '
+        'y. Call it as the example was given: keywords'),
+    "a pipeline without layers": (
+        ramet.Error,
+        'layout layers: the layers do not make these parts; found a model that declares no layers to be cut at; expected 2 '
+        'or more. Name the modules that are layers: Options(parts=["encoder.layer.*"]); or use p=1 and phases=1'),
+    "a replica without lanes": (
+        ramet.Error,
+        'Options.layout r: every replica must take equally many whole lanes, 1, 2, 4 or another power of two of them; '
+        'found r=2 with lanes=1. With lanes=1, r may be 1; or train with Options(lanes=2) (lanes decide bits)'),
+    "shards without chunks": (
+        ramet.Error,
+        'Options.layout t: every tensor shard must take equally many whole chunks, 1, 2, 4 or another power of two of '
+        'them; found t=2 with chunks=1. With chunks=1, t may be 1; or train with Options(chunks=2) (chunks decide bits)'),
+    "another type": (        ramet.ShapeError,
         "step 1: x: a tensor of another element type than the example's; found torch.int32; expected "
         'torch.float32. Convert it: .to(torch.float32)'),
     "too many samples": (
@@ -462,7 +505,7 @@ TEXTS = {
         'bytes, or a text such as "4GiB"'),
     "a layout": (
         ramet.Error,
-        "TrainOptions::layout q: unknown key 'q' of a layout. A layout has: p, t, r, g, deal, rts, phases, "
+        "Options.layout q: unknown key 'q' of a layout. A layout has: p, t, r, g, deal, rts, phases, "
         'recompute, offload, schedule, layers, head, sequence, device_memory, streaming, threads, '
         'per_process'),
     "options of training for inference": (

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
+import warnings
 import zipfile
 
 import torch_support
@@ -538,8 +540,76 @@ class Traps(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (0, "1\n"), done.stderr)
 
     def test_a_program_that_does_not_fit_is_refused_before_training(self):
-        with self.assertRaises(ramet.DoesNotFit):
+        with self.assertRaisesRegex(ramet.DoesNotFit, r"; Options\(device_memory=\d+\) or more$"):
             self.make(device_memory="2KiB")
+
+    def test_the_memory_draws_itself(self):
+        step = rt.training_model(*self.small(), example=batch(), loss="loss", options=rt.Options(**TINY))
+        self.assertIn("<svg", step.memory._repr_html_())
+        self.assertIn("device", str(step.memory))
+        self.assertGreater(step.memory.device_bytes[0], 0)
+
+    def test_recurrent_layers_are_exported_without_warnings(self):
+        for kind in (nn.LSTM, nn.GRU, nn.RNN):
+            class Recurrent(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.layers = nn.ModuleList([kind(6, 3, batch_first=True)])
+
+                def forward(self, x, y):
+                    return nn.functional.mse_loss(self.layers[0](x[:, None])[0][:, 0], y)
+
+            module = Recurrent()
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                rt.training_model(module, torch.optim.SGD(module.parameters(), lr=0.1), example=batch(), options=rt.Options(**TINY))
+            self.assertEqual([str(each.message) for each in said if "_flat_weights" in str(each.message)], [], kind.__name__)
+
+    def test_other_threads_run_during_a_step(self):
+        """The interpreter is released: a thread of Python counts while a step computes."""
+        class Wide(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.Sequential(*(nn.Linear(512, 512) for _ in range(8)))
+
+            def forward(self, x):
+                return self.layers(x).square().mean()
+
+        module, ticks, done = Wide(), [], threading.Event()
+        step = rt.training_model(module, torch.optim.SGD(module.parameters(), lr=0.1), example=(torch.ones(512, 512),),
+                                 options=rt.Options(**TINY))
+
+        def tick():
+            while not done.wait(0.001):
+                ticks.append(time.perf_counter())
+
+        thread = threading.Thread(target=tick)
+        thread.start()
+        try:
+            began = time.perf_counter()
+            step(torch.ones(512, 512))
+            ended = time.perf_counter()
+        finally:
+            done.set()
+            thread.join()
+        inside = sorted(each for each in ticks if began < each < ended)
+        self.assertGreater(len(inside), 5, f"of {ended - began} s")
+        self.assertGreater(inside[-1] - inside[0], (ended - began) / 2)
+
+    def test_samples_are_read_where_they_lie(self):
+        """Tensors that are contiguous and of the example's type reach the engine as they are."""
+        step = rt.training_model(*self.small(), example=batch(), loss="loss", options=rt.Options(**TINY))
+        given = batch()
+        feed, _ = step._tensors((), given, "a step")
+        self.assertEqual({name: each.data_ptr() for name, each in feed.items()}, {name: each.data_ptr() for name, each in given.items()})
+        arrays = {name: each.numpy() for name, each in given.items()}
+        feed, _ = step._tensors((), arrays, "a step")
+        self.assertEqual({name: each.data_ptr() for name, each in feed.items()}, {name: each.ctypes.data for name, each in arrays.items()})
+
+    @staticmethod
+    def small():
+        module = seeded(Net)
+        return module, torch.optim.SGD(module.parameters(), lr=0.1)
 
     def test_the_plan_tells_bytes_and_time(self):
         plan = self.make().plan
@@ -602,11 +672,13 @@ class Files(unittest.TestCase):
                 files = {name.split("/", 1)[1]: name for name in archive.namelist()}
                 about = json.loads(archive.read(files["extra/ramet.json"]))
                 evaluation = json.loads(archive.read(files["extra/ramet_evaluation.json"]))
+                recipe = archive.read(files["extra/ramet_recipe.toml"]).decode().splitlines()
                 training = json.loads(archive.read(files["models/model.json"]))
         self.assertEqual(about["loss"], "loss")
         self.assertEqual(about["outputs"], ["loss", "out"])
         self.assertEqual(set(about["trained"]), {name for name, _ in module.named_parameters()})
-        self.assertEqual((about["optimizer"]["kind"], about["optimizer"]["lr"]), ("adamw", 0.01))
+        self.assertIn('train.optimizer.kind = "adamw"', recipe)
+        self.assertIn("train.schedule.learning_rate = 0.01", recipe)
         self.assertEqual(training["schema_version"]["major"], evaluation["schema_version"]["major"])
 
 

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import inspect
 import traceback
+import warnings
 
 import torch
 from torch import nn
@@ -274,7 +275,9 @@ def _exported(program, arguments, module):
     code = program.forward.__code__
     lines = _capture.replaced(TracerBase, _filter_traceback_frames=lambda self, stack: frames_of_forward(stack, code))
     try:
-        with lines:
+        with lines, warnings.catch_warnings():
+            # Of LSTM, GRU and RNN, whose weights are parameters all the same.
+            warnings.filterwarnings("ignore", r"The tensor attributes? (self\.[\w.]*_flat_weights\[\d+\](, )?)+ (was|were) assigned")
             return torch.export.export(program, arguments, strict=False)
     except Error:
         raise

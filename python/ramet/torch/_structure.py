@@ -157,10 +157,7 @@ class InputTree:
             for leaf in leaves:
                 if not isinstance(leaf, (torch.Tensor, *CONSTANTS)):
                     raise _no_tensor(leaf, where, "a batch with a value that is no tensor, number or text")
-            given = set(keywords) if not arguments else {"*"}
-            raise ShapeError("a batch of another structure than the example", where=where,
-                             found=_names_text(arguments, keywords), expected=", ".join(self.names),
-                             remedy=_missing_text(set(self.names), given) if not arguments else "")
+            raise self._another_structure(arguments, keywords, where)
         tensors = []
         for name, kind, constant, dim, leaf in zip(self.names, self.types, self.constants, self.dims, leaves):
             if kind is None:
@@ -177,6 +174,19 @@ class InputTree:
                              found=", ".join(f"{name} {tensor.shape[0]}" for name, tensor in tensors))
         return tensors
 
+    def _another_structure(self, arguments, keywords, where):
+        """The error of a call whose structure is not the example's."""
+        what = "a batch of another structure than the example"
+        if not arguments and not self.positional and set(keywords) != set(self.names):
+            return ShapeError(what, where=where, found=", ".join(keywords) or "nothing", expected=", ".join(self.names),
+                              remedy=_missing_text(set(self.names), set(keywords)))
+        example, named = pytree.tree_unflatten(list(self.names), self.spec)
+        expected = _call_text(example, named, lambda name: name)
+        calls = [f"{len(example)} positional" if example else "", "keywords" if named else ""]
+        return ShapeError(what, where=where, found=_call_text(plain(tuple(arguments)), plain(keywords),
+                                                                          lambda value: "a tensor" if isinstance(value, torch.Tensor) else repr(value)),
+                          expected=expected, remedy=f"Call it as the example was given: {' and '.join(each for each in calls if each)}")
+
 
 def _no_tensor(value, where, what):
     """The error for an object among the inputs; of PyTorch Geometric's data it says how to give the tensors."""
@@ -188,9 +198,20 @@ def _no_tensor(value, where, what):
                          "Take what forward needs out of the object, or make it in forward")
 
 
-def _names_text(arguments, keywords):
-    parts = [f"{len(arguments)} positional"] if arguments else []
-    return ", ".join(parts + list(keywords)) or "nothing"
+def _call_text(arguments, keywords, leaf):
+    """What a call passes, as "positional a list (x, y); keyword mask"."""
+    def text(value):
+        if isinstance(value, Mapping):
+            return f"a dictionary ({', '.join(value)})"
+        if isinstance(value, (list, tuple)):
+            return f"a {type(value).__name__} ({', '.join(text(each) for each in value)})"
+        return leaf(value)
+
+    positional = ", ".join(text(each) for each in arguments)
+    named = ", ".join(name if not isinstance(value, (Mapping, list, tuple)) else f"{name}: {text(value)}"
+                      for name, value in keywords.items())
+    parts = [f"positional {positional}" if positional else "", f"keyword {named}" if named else ""]
+    return "; ".join(each for each in parts if each) or "nothing"
 
 
 def _missing_text(expected, given):

@@ -9,6 +9,7 @@ import warnings
 import torch
 
 import ramet
+from ramet._words import MODULES, words
 from ramet.errors import Error, ShapeError
 
 from . import _export
@@ -151,7 +152,8 @@ class TrainingModel:
         if options.release_module and ahead:
             ahead.released()
         try:
-            self._training = ramet.Training(self._model, self._train_options)
+            with words(MODULES):
+                self._training = ramet.Training(self._model, self._train_options)
         except BaseException:
             weights.restore()
             raise
@@ -196,8 +198,8 @@ class TrainingModel:
 
     @property
     def memory(self):
-        """What each device of the compiled program holds in memory, as text."""
-        return self._training.plan()
+        """What each device of the compiled program holds in memory: text, and a picture in a notebook."""
+        return self._training.memory()
 
     @property
     def samples_per_step(self):
