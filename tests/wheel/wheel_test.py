@@ -122,7 +122,8 @@ class Wheel(unittest.TestCase):
         for imports in ("import torch, ramet", "import ramet, torch"):
             # The wheel's own ramet comes first; PyTorch is that of this environment.
             code = f"import sys; sys.path.append({site!r})\n{imports}\n{THREADS}{USE}{BESIDE}"
-            self.assertIn("done", self.run_checked([self.python, "-c", code]))
+            # Two OpenMP runtimes, PyTorch's and the wheel's, each in its own file, and no third one.
+            self.assertEqual(self.run_checked([self.python, "-c", code]).split(), ["done", "2"], imports)
 
 
 if __name__ == "__main__":

@@ -42,8 +42,9 @@ class Pt2Reader : private TorchFields {
     TracedProgram program = read_torch_program(model, source_ + " models/model.json");
     if (zip_.has(folder_ + "extra/ramet.json")) {
       read_options(json("extra/ramet.json"));
-      module_.training = std::move(program);
-      if (zip_.has(folder_ + "extra/ramet_evaluation.json"))
+      const bool both = zip_.has(folder_ + "extra/ramet_evaluation.json");
+      (both || !module_.loss.empty() ? module_.training : module_.evaluation) = std::move(program);
+      if (both)
         module_.evaluation =
             read_torch_program(json("extra/ramet_evaluation.json"), source_ + " extra/ramet_evaluation.json");
     } else {
