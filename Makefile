@@ -42,7 +42,7 @@ test-peers: setup ## the Python package and its wheel; runs exchanged with MLflo
 	scripts/setup.sh --peers --trackers --python --molecules
 	scripts/wheel.sh
 	cmake --preset release -DRAMET_PYTHON=ON --log-level=WARNING >/dev/null
-	cmake --build --preset release -j $(JOBS) --target ramet_cli --target ramet_python_stub --target ramet_rdkit
+	cmake --build --preset release -j $(JOBS) --target ramet_cli --target ramet_python_stub --target ramet_rdkit --target bench_torch_step
 	.venv/bin/python scripts/run_tests.py --build build peers python wheel
 
 molecules: setup ## what `ramet molecules` reads SMILES with (RDKit)

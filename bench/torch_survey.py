@@ -291,6 +291,7 @@ def write_docs(results, names):
 
 
 def main():
+    global STORE
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=[], help="regular expressions of names")
     parser.add_argument("--export-only", action="store_true")
@@ -300,7 +301,9 @@ def main():
     parser.add_argument("--write-docs", action="store_true", help="the table in docs/pytorch-models.md, from the results")
     parser.add_argument("--seed", type=int, default=0, help="of weights and inputs")
     parser.add_argument("--timeout", type=int, default=600)
+    parser.add_argument("--store", type=pathlib.Path, default=STORE, help="folder of traces and results")
     options = parser.parse_args()
+    STORE = options.store
     path = STORE / "results.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     if options.table:

@@ -147,10 +147,11 @@ class RametTest(unittest.TestCase):
 
     def test_some_cells_of_the_table(self):
         done = subprocess.run([sys.executable, str(ROOT / "bench" / "hf_table.py"), "--json", os.path.join(self.folder, "table.json"), "--steps", "3",
-                               "--only", "DistilBERT: masked", "BART: summarisation", "ViT: image", "Wav2Vec2: audio", "Mixtral: causal"],
+                               "--only", "DistilBERT: masked", "BART: summarisation", "ViT: image", "Wav2Vec2: audio", "Mixtral: causal", "Flan-T5: translation",
+                               "CLIP: contrastive", "UNet2DCondition: one"],
                               capture_output=True, text=True, check=False, cwd=ROOT)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stdout.splitlines()[-1], "5 equal", done.stdout)
+        self.assertEqual(done.stdout.splitlines()[-1], "8 equal", done.stdout)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import os
 import tempfile
 import unittest
 
-from peers import needs
+from peers import ROOT, needs
 
 try:
     import torch
@@ -169,6 +169,22 @@ class TrainerTest(unittest.TestCase):
     def test_optimizers_of_the_arguments(self):
         for name in ("adagrad", "rmsprop", "sgd"):
             self.compare(classifier, samples(16), optim=name, weight_decay=0.1)
+
+    def test_the_pages_packing_gives_the_loss_of_sequences_apart(self):
+        page = (ROOT / "docs" / "hugging-face.md").read_text(encoding="utf-8")
+        names = {"torch": torch}
+        exec(page[page.index("def pack("):].split("```")[0], names)
+        sequences = [(sample["input_ids"][:3 + i % 5], [-100, *sample["input_ids"][1:3 + i % 5]]) for i, sample in enumerate(samples(8))]
+        rows = names["pack"](sequences, LENGTH)
+        self.assertLess(len(rows), len(sequences))
+        torch.manual_seed(1)
+        model = transformers.BertForMaskedLM(classifier().config).eval()
+        with torch.no_grad():
+            packed = model(**transformers.default_data_collator(rows)).loss
+            apart = [(model(input_ids=torch.tensor([ids]), labels=torch.tensor([labels])).loss, len(ids) - 1) for ids, labels in sequences]
+        self.assertAlmostEqual(packed.item(), sum(loss.item() * count for loss, count in apart) / sum(count for _, count in apart), places=5)
+        trainer = rt.Trainer(model, self.arguments(max_steps=1, per_device_train_batch_size=2), train_dataset=rows)
+        self.assertEqual(trainer.train().global_step, 1)
 
     def test_iterable_dataset(self):
         class Stream(torch.utils.data.IterableDataset):
