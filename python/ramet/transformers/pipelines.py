@@ -103,7 +103,8 @@ class _Row:
 
 class _Options:
     def __init__(self, layout, precision, device_memory, threads):
-        self.layout, self.precision, self.device_memory, self.threads, self.chunks = layout, precision, device_memory, threads, None
+        self.layout, self.precision, self.device_memory, self.threads = layout, precision, device_memory, threads
+        self.chunks = self.parts = self.axes = None
 
 
 def _softmax(logits):
