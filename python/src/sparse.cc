@@ -85,7 +85,7 @@ void bind_readers(nb::class_<SparseMatrix>& matrix) {
                                        .found = shape.text() + " and " + slots.text()});
             std::vector<int32_t> at;
             for (const int64_t place : integers_of(places)) {
-              if (place < 0 || place > INT32_MAX)
+              if (place < -1 || place > INT32_MAX)  // -1: an unused slot
                 throw ramet::FormatError(
                     {.what = "a place outside of a sparse matrix", .found = std::to_string(place)});
               at.push_back(static_cast<int32_t>(place));
@@ -99,7 +99,8 @@ void bind_readers(nb::class_<SparseMatrix>& matrix) {
                                                          .index = std::move(at),
                                                          .values = floats_of(numbers)});
           },
-          "values"_a, "index"_a, "cell"_a, "Operands of sparse_matmul; `cell` is (rows, columns) of a cell.");
+          "values"_a, "index"_a, "cell"_a,
+          "Operands of sparse_matmul; `cell` is (rows, columns) of a cell. Slots whose index is -1 are unused.");
 }
 
 void bind_writers(nb::class_<SparseMatrix>& matrix) {

@@ -156,6 +156,27 @@ class Layers(unittest.TestCase):
         with self.assertRaisesRegex(ramet.Error, "'v'"):
             ramet.sparsify(dense, ["v"])
 
+    def test_unused_slots_are_passed_over(self):
+        weight = np.random.default_rng(9).standard_normal((32, 16)).astype(np.float32)
+        x = np.random.default_rng(10).standard_normal((8, 16)).astype(np.float32)
+        m = ramet.ModelBuilder("dense")
+        y = ramet.linear(m.input("x", "f32", [8, 16]), m.weight("w", weight.shape, ramet.Init.numbers(weight)), m.weight("b", [32]))
+        m.loss(ramet.reduce_mean(y * y))
+        sparse = ramet.sparsify(m.build(), ["w"], density=0.25, block=(2, 2), first_density=1, every=1, steps=4, prune_ratio=0)
+        training = ramet.Training(sparse, steps=4, threads=1)
+        stored = []
+        for step in range(4):
+            index = training.state("w.index")
+            matrix = ramet.SparseMatrix.from_cells(training.state("w.values"), index, (32, 16))
+            self.assertEqual(matrix.stored_blocks, np.count_nonzero(index >= 0))
+            stored.append(matrix.stored_blocks)
+            if step == 0:
+                np.testing.assert_array_equal(matrix.dense(), weight)
+            training.step({"x": x})
+        self.assertEqual((stored[0], stored[-1]), (128, 32))
+        with self.assertRaisesRegex(ramet.FormatError, "-2"):
+            ramet.SparseMatrix.from_cells(np.ones((1, 1, 1, 1, 1), np.float32), np.full((1, 1, 1), -2, np.int32), (1, 1))
+
     def test_patterns_change(self):
         x = np.random.default_rng(6).standard_normal((8, 16)).astype(np.float32)
         m = ramet.ModelBuilder("dense")
