@@ -131,6 +131,37 @@ TEST_F(SparseRecipe, ExportsDenseWeightsThatBeginTheSameModel) {
   EXPECT_NEAR(loss_of(dense.evaluate()), loss_of(run.evaluate()), 1e-4);
 }
 
+TEST_F(SparseRecipe, ACheckpointBeginsADenseRunAndOneOfAnotherDensity) {
+  for (const std::vector<std::string>& held :
+       {std::vector<std::string>{}, {"train.precision=bf16", "train.weights=split", "train.optimizer.state=bf16"}}) {
+    Training run = training(kSparseBert, "t=2", held);
+    run.initialize();
+    for (int step = 0; step < 3; ++step) run.step();
+    const std::filesystem::path file = folder_ / "exported.safetensors", checkpoint = run.save(folder_ / "run");
+    run.export_weights(file);
+    const auto hash_from = [&](const std::string& text, const std::filesystem::path& from,
+                               std::vector<std::string> settings = {}) {
+      settings.insert(settings.end(), held.begin(), held.end());
+      settings.push_back("model.init_from=" + from.string());
+      Training next = training(text, "p=2", settings);
+      next.initialize();
+      next.step();
+      return next.weights_hash();
+    };
+    const std::string dense = recipe_of("bert", "");
+    EXPECT_EQ(hash_from(dense, checkpoint), hash_from(dense, file)) << "what is not stored is 0";
+    for (const char* density : {"sparse.density=0.2", "sparse.density=0.7"})
+      EXPECT_EQ(hash_from(kSparseBert, checkpoint, {density, "sparse.pattern=magnitude", "sparse.block=1"}),
+                hash_from(kSparseBert, file, {density, "sparse.pattern=magnitude", "sparse.block=1"}));
+    try {
+      hash_from(dense, checkpoint, {"model.hidden=64"});
+      ADD_FAILURE() << "not refused";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("64"), HasSubstr("ramet export"), Not(HasSubstr("Resume"))));
+    }
+  }
+}
+
 TEST_F(SparseRecipe, PredictsFromACheckpoint) {
   for (const std::string& text : {kSparseBert, kSparseGpt2}) {
     Training run = training(text);

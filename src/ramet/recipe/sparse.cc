@@ -9,7 +9,7 @@
 #include "ramet/ir/attribute.h"
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/sparsify.h"
-#include "ramet/train/checkpoint.h"
+#include "ramet/train/first_weights.h"
 #include "ramet/transform/sparsify.h"
 #include "ramet/weights/tensor_file.h"
 
@@ -88,13 +88,16 @@ std::map<std::string, std::vector<float>> dense_numbers(const Recipe& recipe, co
   };
   std::error_code ignored;
   if (file.empty() || !std::filesystem::exists(file, ignored)) return numbers;
-  if (std::filesystem::is_directory(file, ignored) && !has_weights(file))
-    throw Error({.what = "a sparse run cannot begin from a checkpoint",
-                 .where = recipe.where("model.init_from"),
-                 .found = file,
-                 .expected = "a file of dense weights, or a published folder",
-                 .remedy = "Export the checkpoint's weights with `ramet export`, or resume its run"});
-  (void)import_weights(file, model.published(), keep);
+  if (!std::filesystem::is_directory(file, ignored) || has_weights(file)) {
+    (void)import_weights(file, model.published(), keep);
+    return numbers;
+  }
+  const Checkpoint checkpoint(checkpoint_to_begin_from(file));
+  std::vector<StateTensor> found;
+  for (const StateTensor& weight : model.weights)
+    if (has_first(checkpoint, weight)) found.push_back(weight);
+  load_first(checkpoint, found,
+             [&](const StateTensor& state, std::span<const std::byte> bytes) { keep(state.name, bytes); });
   return numbers;
 }
 

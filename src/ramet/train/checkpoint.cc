@@ -381,12 +381,11 @@ std::span<const std::byte> Checkpoint::checked_bytes(const CheckpointTensor& ten
 
 void Checkpoint::load(const std::vector<StateTensor>& states,
                       const std::function<void(const StateTensor&, std::span<const std::byte>)>& write,
-                      const std::function<bool(const StateTensor&)>& wanted) const {
+                      const std::function<bool(const StateTensor&)>& wanted, const std::string& remedy) const {
   std::map<std::string, const CheckpointTensor*> by_name;
   for (const auto& tensor : tensors_) by_name[tensor.name] = &tensor;
   for (const auto& state : states) {
     const std::string where = path_.string() + ", tensor '" + state.name + "'";
-    const std::string remedy = "Resume with the recipe that the checkpoint was made with";
     if (state.kind == StateKind::kConstant && state.init.data) {
       const auto known = constants_.find(state.name);
       const std::string own = state.init.data->hash().hex(), other = known == constants_.end() ? "none" : known->second;

@@ -86,10 +86,11 @@ class Checkpoint {
   /// Passes each saved state of `states` to `write`; weights that are wanted in f32 are converted from the form in
   /// which they are held. Throws Error, before anything is written, when states are missing or differ in role or type,
   /// or when a constant has other data; and when a checksum differs, naming file and tensor. No byte is read of states
-  /// that `wanted` rejects.
+  /// that `wanted` rejects. `remedy`: what an error about the states tells the user to do.
   void load(const std::vector<StateTensor>& states,
             const std::function<void(const StateTensor&, std::span<const std::byte>)>& write,
-            const std::function<bool(const StateTensor&)>& wanted = {}) const;
+            const std::function<bool(const StateTensor&)>& wanted = {},
+            const std::string& remedy = "Resume with the recipe that the checkpoint was made with") const;
   /// Throws Error when there is a tensor that is no state of the model: the checkpoint is another model's.
   void check_no_others(const std::vector<StateTensor>& states) const;
   /// Checks every file's and every tensor's checksum.

@@ -8,27 +8,13 @@
 #include "ramet/model/hugging_face.h"
 #include "ramet/model/sparsify.h"
 #include "ramet/train/all_ranks.h"
+#include "ramet/train/first_weights.h"
 #include "ramet/train/held_weights.h"
 #include "ramet/train/initialize.h"
 #include "ramet/train/scaling.h"
 #include "ramet/weights/tensor_file.h"
 
 namespace ramet::train {
-namespace {
-
-/// A checkpoint's folder: the one named, or the newest of the run that is named.
-std::filesystem::path checkpoint_of(const std::filesystem::path& folder) {
-  if (!std::filesystem::is_directory(folder / "checkpoints")) return folder;
-  const auto all = list_checkpoints(folder / "checkpoints");
-  if (all.empty())
-    throw Error({.what = "the run has no checkpoint to begin from",
-                 .where = "model.init_from",
-                 .found = folder.string(),
-                 .remedy = "Let it take one step, or name another run or checkpoint"});
-  return all.back();
-}
-
-}  // namespace
 
 StateLoader::StateLoader(Cluster& cluster, const TrainOptions& options, int threads, Progress progress)
     : cluster_(cluster), options_(options), threads_(threads), progress_(std::move(progress)) {}
@@ -110,13 +96,19 @@ void StateLoader::write_first_weights(const Model& model, const std::string& fil
   if (file.empty()) return draw(weights);
   std::vector<StateTensor> drawn;
   if (std::filesystem::is_directory(file) && !has_weights(file)) {
-    const Checkpoint checkpoint(checkpoint_of(file));
+    const Checkpoint checkpoint(checkpoint_to_begin_from(file));
     std::vector<StateTensor> loaded;
     for (const StateTensor& weight : weights) {
       const bool may_lack = is_task_head(weight.name) || weight.kind == StateKind::kDeferred;
-      (may_lack && !checkpoint.has(weight.name) ? drawn : loaded).push_back(weight);
+      (may_lack && !has_first(checkpoint, weight) ? drawn : loaded).push_back(weight);
     }
-    load(checkpoint, loaded, false);
+    begin("reading the checkpoint", loaded);
+    or_end_all(cluster_, [&] {
+      load_first(
+          checkpoint, loaded,
+          [&](const StateTensor& state, std::span<const std::byte> bytes) { write_whole(state, bytes); },
+          [&](const StateTensor& state) { return cluster_.holds(state); });
+    });
   } else {
     for (const std::string& name : import(file, weights))
       for (const StateTensor& weight : weights)
