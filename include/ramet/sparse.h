@@ -131,7 +131,7 @@ RAMET_API Tensor sparse_linear_layer(Builder& builder, Operand a, const std::str
 /// optimizer keeps of a block follows it. Training::results("evolve") has the numbers of a change.
 struct Evolve {
   int64_t every = 0;                      ///< 0: patterns never change
-  int64_t steps = 1000;                   ///< of the whole run, as TrainOptions::steps
+  int64_t steps = 1000;                   ///< of the whole run: those of TrainOptions, else Training throws Error
   double prune_ratio = 0.5;               ///< share of its stored blocks that a cell loses
   std::string prune_schedule = "cosine";  ///< how the ratio falls to 0: "cosine", "linear"; "constant": it does not
   double until = 1;                       ///< share of all steps after which nothing is pruned

@@ -45,11 +45,12 @@ NamedViews numbers_of(std::vector<float>& room, int64_t first) {
 }
 
 /// The model learns, and ends with one hash of its weights on every layout.
-void expect_one_hash(const Model& model, const std::vector<std::string>& layouts) {
+void expect_one_hash(const Model& model, const std::vector<std::string>& layouts, int64_t steps = 1000) {
   std::string hash;
   for (const std::string& layout : layouts) {
     SCOPED_TRACE(layout);
     Training training(model, {.schedule = {.learning_rate = 0.01},
+                              .steps = steps,
                               .micro_batches = 4,
                               .lanes = 2,
                               .chunks = 4,
@@ -146,7 +147,10 @@ TEST(LibrarySparse, PatternsOfAnyModelChange) {
                                                   .first_density = 0.5,
                                                   .evolve = {.every = 2, .steps = 4, .regrow = regrow}});
     expect_one_hash(
-        sparse, {"", "p=2", "t=2", "p=2 t=2", "r=2 rts=weights,grads,optimizer", "phases=2 offload=weights,optimizer"});
+        sparse, {"", "p=2", "t=2", "p=2 t=2", "r=2 rts=weights,grads,optimizer", "phases=2 offload=weights,optimizer"},
+        4);
+    EXPECT_THAT(error_of([&] { Training training(sparse, {.steps = 5, .threads = 1}); }),
+                AllOf(HasSubstr("4 steps of sparsify"), HasSubstr("5 of the training"), HasSubstr("until")));
     Training training(sparse, {.steps = 4, .micro_batches = 4, .threads = 1});
     std::vector<float> room;
     for (int64_t step = 0; step < 4; ++step) {

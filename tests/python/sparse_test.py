@@ -191,6 +191,8 @@ class Layers(unittest.TestCase):
         same = [np.array_equal(a, b) for a, b in zip(patterns, patterns[1:])]
         self.assertEqual(same, [True, False, True, True])  # by step 4 the prune ratio is 0
         self.assertEqual(training.results("evolve")["stored.w"], 32)
+        with self.assertRaisesRegex(ramet.Error, "4 steps of sparsify, 5 of the training"):
+            ramet.Training(sparse, steps=5, threads=1)
 
 
 if __name__ == "__main__":

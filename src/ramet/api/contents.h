@@ -16,6 +16,7 @@ struct Model::Contents {
   model::Model engine;
   model::Units units{};  ///< of a model that was loaded
   int64_t micro_batch = 1;
+  int64_t evolve_steps = 0;  ///< of the run for which patterns of sparse weights change; 0: they do not
 
   /// The program of that name on request; throws Error when there is none.
   const model::NamedGraph& request(const std::string& name) const;

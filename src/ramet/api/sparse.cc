@@ -77,6 +77,7 @@ Model sparsify(const Model& model, const SparsifyOptions& options) {
                                                                               .age = evolve.age,
                                                                               .ramp_from = evolve.ramp_from,
                                                                               .ramp_until = evolve.ramp_until}});
+  if (evolve.every > 0) contents->evolve_steps = evolve.steps;
   return Model(std::move(contents));
 }
 

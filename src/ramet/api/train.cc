@@ -37,6 +37,17 @@ namespace {
 
 const char* const kEvaluate = "evaluate";
 
+/// Throws Error where patterns of sparse weights were to change over another number of steps than the training has.
+void check_evolve_steps(const Model::Contents& contents, int64_t steps) {
+  if (contents.evolve_steps == 0 || contents.evolve_steps == steps) return;
+  throw Error({.what = "patterns of sparse weights change over another number of steps than the training has",
+               .where = "model '" + contents.engine.name + "'",
+               .found = std::to_string(contents.evolve_steps) + " steps of sparsify, " + std::to_string(steps) +
+                        " of the training",
+               .expected = "one number of steps",
+               .remedy = "Give both the same steps; `until` and `ramp_until` end changes before the training ends"});
+}
+
 }  // namespace
 
 struct Training::State {
@@ -57,10 +68,12 @@ struct Training::State {
     workload.held_out = Data::Contents::source_of(held_out, contents);
     if (workload.train) workload.data_identity = workload.train->identity().hex();
     if (!workload.train) workload.train = caller = std::make_shared<api::StepSource>(api::inputs_of(contents.engine));
+    const train::TrainOptions engine_options = api::engine_options(options, contents);
+    check_evolve_steps(contents, engine_options.steps);
     train::Where where = api::engine_where(options.threads, options.device_memory, options.device);
     where.layout_source = "TrainOptions::layout";
     where.device_memory_share = options.device_memory_share;
-    engine = std::make_unique<train::Training>(std::move(workload), api::engine_options(options, contents),
+    engine = std::make_unique<train::Training>(std::move(workload), engine_options,
                                                layout::parse_layout(options.layout, where.layout_source), where);
     engine->initialize();
     const model::Model& built = engine->model();
