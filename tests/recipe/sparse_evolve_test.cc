@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "ramet/base/error.h"
 #include "ramet/model/evolve.h"
@@ -113,6 +114,20 @@ TEST_F(SparseEvolveRecipe, AnyLayoutGivesTheSameBits) {
     }
 }
 
+TEST_F(SparseEvolveRecipe, CellsForBothNumbersOfShardsGiveTheSameBits) {
+  const std::vector<std::string> cells{"sparse.cells=2", "sparse.cells_t2=2"};
+  for (const std::string& text : {kBert, kGpt2}) {
+    const Training run = training(text, "t=2x2", cells);
+    const std::vector<SparseWeight> weights = sparse_weights(run.model());
+    EXPECT_TRUE(std::any_of(weights.begin(), weights.end(), [](const SparseWeight& weight) {
+      return weight.grid.cells_down > 1 && weight.grid.cells_across > 1;
+    }));
+    const std::string hash = hash_of(text, "p=1", cells);
+    for (const char* layout : {"t=1x2", "t=2x1", "t=2x2", "p=2 t=1x2", "p=2 t=2x2"})
+      EXPECT_EQ(hash_of(text, layout, cells), hash) << layout;
+  }
+}
+
 TEST_F(SparseEvolveRecipe, ContinuesBeforeAtAndAfterAChangeOnAnotherLayout) {
   for (const size_t form : {size_t{0}, size_t{1}, size_t{3}}) {
     const std::string whole = hash_of(kGpt2, "p=1", kForms[form], 1, 6);
@@ -165,6 +180,51 @@ TEST_F(SparseEvolveRecipe, BlocksKeepTheirNumbersAndNewOnesBeginAtZero) {
     }
     EXPECT_EQ(fresh, weight.grid.cells() * ((weight.grid.slots + 1) / 2));
   }
+}
+
+TEST_F(SparseEvolveRecipe, TheScoreDecidesWhatIsPruned) {
+  // Without pruning, step 2 ends with the values by which a run with pruning chooses.
+  Training whole = training(kGpt2, "p=1", {"sparse.prune_ratio=0"});
+  whole.initialize();
+  hash_after(whole, 2);
+  const auto score_of = [](const std::string& score, std::span<const float> block) {
+    double sum = 0, most = 0;
+    for (const float value : block) {
+      const double size = std::fabs(static_cast<double>(value));
+      sum += score == "l2" ? size * size : size, most = std::max(most, size);
+    }
+    return score == "max" ? most : sum;
+  };
+  std::set<std::vector<int32_t>> kept_by_score;
+  for (const std::string score : {"l1", "l2", "max"}) {
+    Training run = training(kGpt2, "p=1", {"sparse.score=" + score});
+    run.initialize();
+    hash_after(run, 2);
+    std::vector<int32_t> all_kept;
+    for (const SparseWeight& weight : sparse_weights(run.model())) {
+      const auto before = index_of(whole, weight), after = index_of(run, weight);
+      const auto values = floats_of(whole, weight.values.name, weight.values.type.elements());
+      const int64_t slots = weight.grid.slots, size = weight.grid.block_elements();
+      for (int64_t cell = 0; cell < weight.grid.cells(); ++cell) {
+        const auto stored = after.begin() + cell * slots;
+        double least_kept = HUGE_VAL, most_pruned = 0;
+        int64_t pruned = 0;
+        for (int64_t slot = cell * slots; slot < (cell + 1) * slots; ++slot) {
+          const int32_t block = before[static_cast<size_t>(slot)];
+          const double own =
+              score_of(score, std::span(values).subspan(static_cast<size_t>(slot * size), static_cast<size_t>(size)));
+          if (std::binary_search(stored, stored + slots, block))
+            all_kept.push_back(block), least_kept = std::min(least_kept, own);
+          else
+            ++pruned, most_pruned = std::max(most_pruned, own);
+        }
+        EXPECT_EQ(pruned, (slots + 1) / 2);
+        EXPECT_GE(least_kept, most_pruned * (1 - 1e-6)) << score << " " << weight.name << " cell " << cell;
+      }
+    }
+    kept_by_score.insert(all_kept);
+  }
+  EXPECT_EQ(kept_by_score.size(), 3u) << "each score keeps other blocks";
 }
 
 TEST_F(SparseEvolveRecipe, AStepTellsOfTheChange) {
