@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ramet/model.h"
@@ -155,6 +156,9 @@ struct SparsifyOptions {
   /// "uniform": all weights have this density. "erk" (Erdos-Renyi kernel): densities are in proportion to (rows +
   /// columns) / (rows x columns), so that small weights lose less. "global": one threshold for all blocks.
   std::string distribution = "uniform";
+  /// Densities of those sparse weights whose names match a pattern, in place of what `density` and the distribution
+  /// give them; the last pattern that matches counts. With any of them "global" is "uniform" for the others.
+  std::vector<std::pair<std::string, double>> densities{};
   /// "random": in each cell, each set of blocks is equally likely. "magnitude": the blocks with the greatest sums of
   /// absolute values; the model's weights must then begin with given numbers, not drawn ones.
   std::string pattern = "random";

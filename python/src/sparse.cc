@@ -12,6 +12,15 @@ using Pair = std::pair<int64_t, int64_t>;
 
 BlockSize block_of(const Pair& block) { return {block.first, block.second}; }
 
+/// A density for each pattern, in the order of the dictionary.
+using Densities = nb::typed<nb::dict, nb::str, nb::float_>;
+std::vector<std::pair<std::string, double>> densities_of(const Densities& densities) {
+  std::vector<std::pair<std::string, double>> pairs;
+  for (const auto& [pattern, density] : densities)
+    pairs.emplace_back(nb::cast<std::string>(pattern), nb::cast<double>(density));
+  return pairs;
+}
+
 /// An array of f32, row-major; whole numbers and other floats are refused.
 std::vector<float> floats_of(const ArrayArgument& array) {
   const ramet::ArrayView& view = array.view();
@@ -199,16 +208,19 @@ void bind_sparse(nb::module_& m) {
   m.def(
       "sparsify",
       [](const ramet::Model& model, const std::vector<std::string>& weights, double density, Pair block, int64_t cells,
-         int64_t cells_t2, const std::string& distribution, const std::string& pattern, uint64_t seed,
-         std::optional<double> first_density, int64_t every, int64_t steps, double prune_ratio,
+         int64_t cells_t2, const std::string& distribution, const Densities& densities, const std::string& pattern,
+         uint64_t seed, std::optional<double> first_density, int64_t every, int64_t steps, double prune_ratio,
          const std::string& prune_schedule, double until, const std::string& score, const std::string& regrow,
          bool regrow_pruned, const std::string& age, double ramp_from, double ramp_until) {
+        auto own = densities_of(densities);
+        const nb::gil_scoped_release release;
         return ramet::sparsify(model, {.weights = weights,
                                        .density = density,
                                        .block = block_of(block),
                                        .cells = cells,
                                        .cells_t2 = cells_t2,
                                        .distribution = distribution,
+                                       .densities = std::move(own),
                                        .pattern = pattern,
                                        .seed = seed,
                                        .first_density = first_density,
@@ -224,15 +236,17 @@ void bind_sparse(nb::module_& m) {
                                                   .ramp_from = ramp_from,
                                                   .ramp_until = ramp_until}});
       },
-      nb::call_guard<nb::gil_scoped_release>(), "model"_a, "weights"_a, nb::kw_only(), "density"_a = 0.1,
-      "block"_a = Pair{1, 1}, "cells"_a = 1, "cells_t2"_a = 1, "distribution"_a = "uniform", "pattern"_a = "random",
-      "seed"_a = 0, "first_density"_a = nb::none(), "every"_a = 0, "steps"_a = 1000, "prune_ratio"_a = 0.5,
+      "model"_a, "weights"_a, nb::kw_only(), "density"_a = 0.1, "block"_a = Pair{1, 1}, "cells"_a = 1, "cells_t2"_a = 1,
+      "distribution"_a = "uniform", "densities"_a = nb::dict(), "pattern"_a = "random", "seed"_a = 0,
+      "first_density"_a = nb::none(), "every"_a = 0, "steps"_a = 1000, "prune_ratio"_a = 0.5,
       "prune_schedule"_a = "cosine", "until"_a = 1.0, "score"_a = "l1", "regrow"_a = "random",
       "regrow_pruned"_a = false, "age"_a = "auto", "ramp_from"_a = 0.25, "ramp_until"_a = 0.75,
       "The model with block-sparse weights in place of those whose names match `weights` (patterns; those of "
       "'!PATTERN' "
-      "stay dense). Each becomes the weight NAME.values and the pattern NAME.index. With `every`, patterns "
-      "change after every so many of `steps` steps (docs/sparse.md).");
+      "stay dense). Each becomes the weight NAME.values and the pattern NAME.index. `densities` gives weights whose "
+      "names match a pattern a density of their own; the last pattern that matches counts. With `every`, patterns "
+      "change "
+      "after every so many steps of a training with that many `steps` (docs/sparse.md).");
 }
 
 }  // namespace ramet_python

@@ -229,6 +229,24 @@ TEST(LibrarySparse, ErdosRenyiDensitiesFollowTheSizes) {
   EXPECT_NEAR(wide / narrow, (64.0 + 256) / (256 + 16), 0.01);
 }
 
+TEST(LibrarySparse, PatternsOfNamesHaveDensitiesOfTheirOwn) {
+  const Model sparse =
+      sparsify(dense_model(),
+               {.weights = {"layer?.*.weight"}, .density = 0.25, .densities = {{"*.up.*", 0.5}, {"layer1.*", 0.75}}});
+  const auto density = [&](const std::string& weight) {
+    return static_cast<double>(sparse.type_of(weight + ".index").shape.elements()) / (kInner * kWidth);
+  };
+  EXPECT_EQ(density("layer0.up.weight"), 0.5);
+  EXPECT_EQ(density("layer0.down.weight"), 0.25);
+  EXPECT_EQ(density("layer1.up.weight"), 0.75) << "the last pattern that matches counts";
+  const auto error = [&](const std::string& pattern, double number) {
+    return error_of(
+        [&] { sparsify(dense_model(), {.weights = {"layer0.*.weight"}, .densities = {{pattern, number}}}); });
+  };
+  EXPECT_THAT(error("layer1.*", 0.5), AllOf(HasSubstr("'layer1.*'"), HasSubstr("layer0.down.weight")));
+  EXPECT_THAT(error("*.up.*", 1.5), AllOf(HasSubstr("'*.up.*': 1.5"), HasSubstr("at most 1")));
+}
+
 TEST(LibrarySparse, ConvolutionsOfOneTapBecomeSparse) {
   const auto wave = Init::by("wave", [](int64_t i) { return 0.2 * std::sin(static_cast<double>(i) * 0.7); });
   ModelBuilder m("images");
@@ -246,14 +264,61 @@ TEST(LibrarySparse, ConvolutionsOfOneTapBecomeSparse) {
   }
   EXPECT_NEAR(losses[1], losses[0], 1e-5);
   EXPECT_THAT(error_of([&] { sparsify(dense, {.weights = {"filter"}}); }),
-              AllOf(HasSubstr("'filter'"), HasSubstr("convolution"), HasSubstr("'!filter'")));
+              AllOf(HasSubstr("'filter'"), HasSubstr("more than one tap"), HasSubstr("'!filter'")));
+}
+
+TEST(LibrarySparse, AMatrixThatTheModelTransposesBecomesSparse) {
+  const auto wave = Init::by("wave", [](int64_t i) { return 0.2 * std::sin(static_cast<double>(i) * 0.7); });
+  std::vector<float> numbers(4 * 32);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(std::cos(static_cast<double>(i)));
+  // The product by a transposed weight, as the op or as an attribute of the product.
+  const auto hash_of = [&](bool op) {
+    ModelBuilder m("turned");
+    const Tensor x = m.input("x", DType::kF32, {4, 32});
+    const Tensor w = m.weight("w", {16, 32}, wave);
+    const Tensor y = op ? matmul(x, transpose(w, {1, 0})) : matmul(x, w, false, true);
+    const Tensor z = matmul(y, op ? transpose(transpose(w, {1, 0}), {1, 0}) : w);
+    m.loss(reduce_mean(z * z));
+    Training training(sparsify(m.build(), {.weights = {"w"}, .density = 0.3, .block = {2, 2}}), {.threads = 1});
+    for (int step = 0; step < 3; ++step) training.step({{"x", numbers}});
+    return training.weights_hash();
+  };
+  EXPECT_EQ(hash_of(true), hash_of(false));
+}
+
+TEST(LibrarySparse, AllWeightsThatCannotBeSparseAreNamedWithTheReason) {
+  ModelBuilder m("unfit");
+  const auto init = Init::normal(0.1);
+  const Tensor x = m.input("x", DType::kF32, {2, 8, 4, 4});
+  const Tensor y = convolution(x, m.weight("fits", {8, 8, 1, 1}, init));
+  const Tensor strided = convolution(y, m.weight("strided", {8, 8, 1, 1}, init), Tensor(), {.strides = {2, 2}});
+  const Tensor padded =
+      convolution(y, m.weight("padded", {8, 8, 1, 1}, init), Tensor(), {.low = {1, 1}, .high = {1, 1}});
+  const Tensor grouped = convolution(y, m.weight("grouped", {8, 4, 1, 1}, init), Tensor(), {.groups = 2});
+  const Tensor rows = reshape(y, {2, 32, 4});
+  const Tensor stacked = matmul(rows, m.weight("stacked", {2, 4, 16}, init));
+  const Tensor table = m.weight("turned", {16, 4}, init);
+  const Tensor turned = matmul(rows, transpose(table, {1, 0})) + reduce_mean(transpose(table, {1, 0}));
+  const Tensor left = matmul(m.weight("left", {16, 32}, init), rows);
+  Tensor sum = reduce_mean(strided);
+  for (const Tensor& each : {padded, grouped, stacked, turned, left}) sum = sum + reduce_mean(each);
+  m.loss(sum);
+  const std::string error = error_of([&] { sparsify(m.build(), {.weights = {"*"}}); });
+  EXPECT_THAT(error, AllOf(HasSubstr("'strided' f32[8,8,1,1]: its convolution has a stride"),
+                           HasSubstr("'padded' f32[8,8,1,1]: its convolution has padding"),
+                           HasSubstr("'grouped' f32[8,4,1,1]: its convolution has groups"),
+                           HasSubstr("'stacked' f32[2,4,16]: the matrix of a product has 3 dimensions"),
+                           HasSubstr("'left' f32[16,32]: a product reads it as another operand")));
+  EXPECT_THAT(error, AllOf(HasSubstr("'turned'"), HasSubstr("the op reduce")));
+  EXPECT_THAT(error, AllOf(HasSubstr("'!strided' '!padded'"), ::testing::Not(HasSubstr("'fits'"))));
 }
 
 TEST(LibrarySparse, SparsifySaysWhichWeightCannotBeSparseAndWhy) {
   const Model model = dense_model();
   const auto error = [&](const SparsifyOptions& options) { return error_of([&] { sparsify(model, options); }); };
   EXPECT_THAT(error({.weights = {"layer9.*"}}), AllOf(HasSubstr("'layer9.*'"), HasSubstr("layer0.up.weight")));
-  EXPECT_THAT(error({.weights = {"layer0.up.bias"}}), AllOf(HasSubstr("'layer0.up.bias'"), HasSubstr("products")));
+  EXPECT_THAT(error({.weights = {"layer0.up.bias"}}),
+              AllOf(HasSubstr("'layer0.up.bias'"), HasSubstr("it is no matrix")));
   EXPECT_THAT(error({.weights = {"*up.weight", "!*"}}), HasSubstr("no weight is chosen"));
   EXPECT_THAT(error({.weights = {"*.weight"}, .block = {3, 1}}),
               AllOf(HasSubstr("layer0.up.weight"), HasSubstr("blocks of 3x1"), HasSubstr("divisors of 64x32")));

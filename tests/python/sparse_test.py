@@ -156,6 +156,16 @@ class Layers(unittest.TestCase):
         with self.assertRaisesRegex(ramet.Error, "'v'"):
             ramet.sparsify(dense, ["v"])
 
+    def test_patterns_of_names_have_densities_of_their_own(self):
+        m = ramet.ModelBuilder("two")
+        h = ramet.matmul(m.input("x", "f32", [8, 16]), m.weight("first.w", [16, 32], ramet.Init.normal(0.1)))
+        m.loss(ramet.reduce_mean(ramet.matmul(h, m.weight("last.w", [32, 16], ramet.Init.normal(0.1)))))
+        dense = m.build()
+        sparse = ramet.sparsify(dense, ["*"], density=0.25, densities={"*.w": 0.75, "last.*": 0.5})
+        self.assertEqual((sparse.shape_of("first.w.index"), sparse.shape_of("last.w.index")), ((1, 1, 384), (1, 1, 256)))
+        with self.assertRaisesRegex(ramet.Error, "'middle'"):
+            ramet.sparsify(dense, ["*"], densities={"middle": 0.5})
+
     def test_unused_slots_are_passed_over(self):
         weight = np.random.default_rng(9).standard_normal((32, 16)).astype(np.float32)
         x = np.random.default_rng(10).standard_normal((8, 16)).astype(np.float32)

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -372,11 +373,16 @@ TEST_F(SparseEvolveRecipe, ErrorsNameTheKey) {
   EXPECT_THAT(error_of(kBert, {"sparse.every=0"}), AllOf(HasSubstr("prune_schedule"), HasSubstr("sparse.every")));
   EXPECT_THAT(error_of(kBert, {"sparse.prune_ratio=1.5"}), HasSubstr("out of range"));
   EXPECT_THAT(error_of(kBert, {"sparse.distribution=global"}),
-              AllOf(HasSubstr("sparse.weights"), HasSubstr("one threshold"), HasSubstr("uniform")));
-  for (const char* word : {"*.output.*", "*.output.*=", "*.output.*=0.1x", "nothing=0.1"})
+              AllOf(HasSubstr("sparse.distribution"), HasSubstr("one threshold"), HasSubstr("uniform")));
+  EXPECT_THAT(error_of(kBert, {"sparse.densities=nothing=0.1"}),
+              AllOf(HasSubstr("sparse.densities"), HasSubstr("'nothing'"), HasSubstr("bert.encoder")));
+  for (const char* word : {"*.output.*", "*.output.*=", "*.output.*=0.1x"})
     EXPECT_THAT(error_of(kBert, {std::string("sparse.densities=") + word}),
                 AllOf(HasSubstr("sparse.densities"), HasSubstr(word)));
-  EXPECT_THAT(error_of(kBert, {"sparse.densities=*.output.*=1.5"}), HasSubstr("at most 1"));
+  EXPECT_THAT(error_of(kBert, {"sparse.densities=*.output.*=1.5"}),
+              AllOf(HasSubstr("sparse.densities"), HasSubstr("'*.output.*': 1.5"), HasSubstr("at most 1")));
+  EXPECT_THAT(error_of(kBert, {"sparse.densities=*.output.*=0.01"}),
+              AllOf(HasSubstr("sparse.densities"), HasSubstr("too few blocks")));
   EXPECT_THAT(error_of(kBert, {"sparse.regrow=gradient", "sparse.regrow_pruned=true"}),
               HasSubstr("sparse.regrow_pruned"));
   EXPECT_THAT(error_of(kBert, {"sparse.regrow=gradient", "train.precision=f16"}), HasSubstr("range of f32"));

@@ -63,6 +63,7 @@ Model sparsify(const Model& model, const SparsifyOptions& options) {
                                                                    .cells = options.cells,
                                                                    .cells_t2 = options.cells_t2,
                                                                    .distribution = options.distribution,
+                                                                   .densities = options.densities,
                                                                    .pattern = options.pattern,
                                                                    .seed = options.seed,
                                                                    .first_density = options.first_density,

@@ -49,15 +49,17 @@ class Sparsifier {
     check_options();
     find_weights();
     for (const size_t weight : chosen_) add_grid(model_.weights[weight]);
+    find_own_densities();
   }
 
-  [[noreturn]] void refuse(const std::string& what, const std::string& found, const std::string& expected,
-                           const std::string& remedy = "") const {
-    throw Error({.what = what,
-                 .where = "sparse weights of model '" + model_.name + "'",
-                 .found = found,
-                 .expected = expected,
-                 .remedy = remedy});
+  /// `option`: the one that is wrong.
+  [[noreturn]] void refuse(const std::string& option, const std::string& what, const std::string& found,
+                           const std::string& expected, const std::string& remedy = "") const {
+    throw SparsifyError(option, {.what = what,
+                                 .where = "sparse weights of model '" + model_.name + "'",
+                                 .found = found,
+                                 .expected = expected,
+                                 .remedy = remedy});
   }
 
   std::vector<Graph*> graphs() {
@@ -67,27 +69,30 @@ class Sparsifier {
   }
 
   void check_options() const {
-    for (const double density : {options_.density, first_density()})
-      if (!(density > 0 && density <= 1))
-        refuse("a density must be above 0 and at most 1", std::to_string(density), "0.1, for example");
+    check_density("density", options_.density);
+    check_density("first_density", first_density());
+    for (const auto& [pattern, density] : options_.densities) check_density("densities", density, pattern);
     check_evolve(options_.evolve);
     if (options_.evolve.every == 0 && options_.first_density)
-      refuse("a density that changes, of patterns that never change", std::to_string(first_density()),
+      refuse("first_density", "a density that changes, of patterns that never change", std::to_string(first_density()),
              "no first density, or a number of steps from one change to the next");
     if (options_.block_rows < 1 || options_.block_columns < 1)
-      refuse("a block has at least one row and one column", times(options_.block_rows, options_.block_columns), "");
+      refuse("block", "a block has at least one row and one column", times(options_.block_rows, options_.block_columns),
+             "");
     if (options_.cells < 1 || options_.cells_t2 < 1)
-      refuse("a weight has at least one cell", times(options_.cells, options_.cells_t2), "");
+      refuse("cells", "a weight has at least one cell", times(options_.cells, options_.cells_t2), "");
     const auto one_of = [&](const std::string& what, const std::string& found, const std::vector<std::string>& known) {
       if (std::find(known.begin(), known.end(), found) == known.end())
-        refuse("unknown " + what, "'" + found + "'", joined(known));
+        refuse(what, "unknown " + what, "'" + found + "'", joined(known));
     };
     one_of("distribution", options_.distribution, {"uniform", "erk", "global"});
-    for (const auto& [name, density] : options_.densities)
-      if (!(density > 0 && density <= 1))
-        refuse("a density must be above 0 and at most 1", "'" + name + "': " + std::to_string(density),
-               "0.1, for example");
     one_of("pattern", options_.pattern, {"random", "magnitude"});
+  }
+
+  void check_density(const std::string& option, double density, const std::string& pattern = "") const {
+    if (density > 0 && density <= 1) return;
+    refuse(option, "a density must be above 0 and at most 1",
+           (pattern.empty() ? "" : "'" + pattern + "': ") + std::to_string(density), "0.1, for example");
   }
 
   double first_density() const { return options_.first_density.value_or(options_.density); }
@@ -119,13 +124,13 @@ class Sparsifier {
         else if (pattern == weight.name || !is_vector(weight))
           chosen.insert(i);
       }
-      if (!any) refuse("no weight has a name of this pattern", "'" + pattern + "'", some_names());
+      if (!any) refuse("weights", "no weight has a name of this pattern", "'" + pattern + "'", some_names());
     }
     for (const size_t i : chosen)
       if (!kept.count(model_.weights[i].name)) chosen_.push_back(i);
     if (chosen_.empty())
-      refuse("no weight is chosen", std::to_string(options_.weights.size()) + " patterns", some_names());
-    for (const size_t i : chosen_) check_use(model_.weights[i]);
+      refuse("weights", "no weight is chosen", std::to_string(options_.weights.size()) + " patterns", some_names());
+    check_uses();
   }
 
   /// Names of weights of two dimensions or more, for an error.
@@ -137,19 +142,33 @@ class Sparsifier {
     return "names of weights, such as " + names;
   }
 
-  void check_use(const StateTensor& weight) {
-    const Shape& shape = weight.type.shape;
-    const auto dense = [&](const std::string& use) {
-      refuse("this weight cannot be sparse: it must be the matrix of products, or the filter of convolutions of 1 x 1",
-             "'" + weight.name + "' " + weight.type.text() + (use.empty() ? "" : ", which is read by " + use),
-             "a weight that only such products read", "Leave it dense: add the pattern '!" + weight.name + "'");
-    };
-    if (is_vector(weight)) dense("");
+  /// Names all weights that were chosen and cannot be sparse, each with the reason.
+  void check_uses() {
+    std::string unfit, patterns;
+    for (const size_t i : chosen_) {
+      const StateTensor& weight = model_.weights[i];
+      const std::string why = why_dense(weight);
+      if (why.empty()) continue;
+      unfit += (unfit.empty() ? "'" : "; '") + weight.name + "' " + weight.type.text() + ": " + why;
+      patterns += (patterns.empty() ? "'!" : " '!") + weight.name + "'";
+    }
+    if (unfit.empty()) return;
+    refuse(
+        "weights", "weights that cannot be sparse", unfit,
+        "matrices of products (matmul, linear), and filters of convolutions with one tap, without stride, padding and "
+        "groups, which are read in no other way",
+        "Leave them dense: add the patterns " + patterns);
+  }
+
+  /// "" for a weight that can be sparse.
+  std::string why_dense(const StateTensor& weight) {
+    if (is_vector(weight)) return "it is no matrix";
     for (const Graph* graph : graphs())
-      if (const std::string use = transform::other_use(*graph, weight.name); !use.empty()) dense(use);
+      if (std::string why = transform::why_not_sparse(*graph, weight.name); !why.empty()) return why;
     for (const LogicalAxis& axis : weight.axes)
-      if (axis.padding > 0) dense("products with rows of padding");
-    if (shape.dim(0) * shape.dim(1) != shape.elements()) dense("");
+      if (axis.padding > 0) return "it has rows of padding";
+    const Shape& shape = weight.type.shape;
+    return shape.dim(0) * shape.dim(1) == shape.elements() ? "" : "it is no matrix";
   }
 
   int64_t cells_along(const StateTensor& weight, size_t dim) const {
@@ -169,13 +188,24 @@ class Sparsifier {
       return extent % cells == 0 && extent / cells % side == 0;
     };
     if (!divides(rows, grid.cells_down, grid.block_rows) || !divides(columns, grid.cells_across, grid.block_columns))
-      refuse("cells and blocks must divide a sparse weight",
+      refuse("block", "cells and blocks must divide a sparse weight",
              "'" + weight.name + "': " + times(grid.cells_down, grid.cells_across) + " cells, blocks of " +
                  times(grid.block_rows, grid.block_columns),
              "divisors of " + times(rows, columns),
              "Choose another block or fewer cells, or leave the weight dense: add the pattern '!" + weight.name + "'");
     grid.cell_rows = rows / grid.cells_down, grid.cell_columns = columns / grid.cells_across;
     grids_[weight.name] = grid;
+  }
+
+  void find_own_densities() {
+    for (const auto& [pattern, density] : options_.densities) {
+      bool any = false;
+      for (const auto& [name, grid] : grids_)
+        if (matches_pattern(pattern, name)) own_densities_[name] = density, any = true;
+      if (!any)
+        refuse("densities", "no sparse weight has a name of this pattern", "'" + pattern + "'",
+               "names of sparse weights, such as " + grids_.begin()->first);
+    }
   }
 
   std::map<std::string, double> same_densities(double density) const {
@@ -215,7 +245,7 @@ class Sparsifier {
       const StateTensor& weight = model_.weights[i];
       const std::vector<float> dense = numbers_of(weight);
       if (dense.empty())
-        refuse("densities by one threshold need weights to begin from",
+        refuse("distribution", "densities by one threshold need weights to begin from",
                "'" + weight.name + "', whose first numbers are drawn", "trained weights",
                "Begin from the weights of a file, or choose the distribution \"uniform\"");
       const std::vector<double>& own = scores[weight.name] = block_sums(grids_.at(weight.name), dense);
@@ -238,12 +268,11 @@ class Sparsifier {
   /// The densities in the end, and those to begin with.
   void set_densities() {
     const bool erk = options_.distribution == "erk";
-    const bool global = options_.distribution == "global" && options_.densities.empty();
+    const bool global = options_.distribution == "global" && own_densities_.empty();
     last_ = erk      ? erk_densities(options_.density)
             : global ? global_densities(options_.density)
                      : same_densities(options_.density);
-    for (const auto& [name, density] : options_.densities)
-      if (grids_.count(name)) last_[name] = density;
+    for (const auto& [name, density] : own_densities_) last_[name] = density;
     first_densities_ = !options_.first_density ? last_
                        : erk                   ? erk_densities(*options_.first_density)
                                                : same_densities(*options_.first_density);
@@ -255,7 +284,7 @@ class Sparsifier {
       const double density = most_density(name);
       grid.slots = std::llround(density * static_cast<double>(grid.blocks()));
       if (grid.slots >= std::min(kFewestSlots, grid.blocks())) continue;
-      refuse("a cell would store too few blocks",
+      refuse(own_densities_.count(name) ? "densities" : "density", "a cell would store too few blocks",
              "'" + name + "': " + std::to_string(grid.slots) + " of the " + std::to_string(grid.blocks()) +
                  " blocks of a cell, density " + std::to_string(density),
              "at least " + std::to_string(kFewestSlots),
@@ -287,7 +316,7 @@ class Sparsifier {
     const std::string name = transform::index_name(weight.name);
     const bool by_magnitude = options_.pattern == "magnitude";
     if (by_magnitude && dense.empty())
-      refuse("a pattern by magnitude needs weights to begin from",
+      refuse("pattern", "a pattern by magnitude needs weights to begin from",
              "'" + weight.name + "', whose first numbers are drawn", "trained weights",
              "Begin from the weights of a file, or choose the pattern \"random\"");
     SparseGrid used = grid;
@@ -326,6 +355,7 @@ class Sparsifier {
   const FirstNumbers& first_;
   std::vector<size_t> chosen_;
   std::map<std::string, SparseGrid> grids_;
+  std::map<std::string, double> own_densities_{};         ///< of weights that the options give one
   std::map<std::string, double> last_, first_densities_;  ///< of each weight
 };
 

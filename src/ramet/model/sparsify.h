@@ -7,8 +7,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "ramet/base/error.h"
 #include "ramet/model/evolve.h"
 #include "ramet/model/model.h"
 #include "ramet/ops/sparse.h"
@@ -25,9 +27,10 @@ struct SparsifyOptions {
   int64_t cells = 1;                     ///< along each dimension that layouts cut over t1
   int64_t cells_t2 = 1;                  ///< and over t2
   std::string distribution = "uniform";  ///< or "erk", "global"
-  /// Densities of weights by their names, in place of what `density` and the distribution give them. With any of them
-  /// the distribution "global" is "uniform" for the others.
-  std::map<std::string, double> densities{};
+  /// Densities of those weights whose names match a pattern, in place of what `density` and the distribution give
+  /// them; the last pattern that matches counts. With any of them the distribution "global" is "uniform" for the
+  /// others.
+  std::vector<std::pair<std::string, double>> densities{};
   std::string pattern = "random";  ///< or "magnitude"
   uint64_t seed = 0;               ///< of random patterns
   /// The density that patterns begin with, where it is another than `density`, to which they then change; cells have
@@ -36,12 +39,23 @@ struct SparsifyOptions {
   EvolveOptions evolve{};
 };
 
+/// What is wrong with SparsifyOptions.
+class SparsifyError : public Error {
+ public:
+  SparsifyError(std::string option, ErrorParts parts) : Error(std::move(parts)), option_(std::move(option)) {}
+  /// The option, by the name that it has in the table [sparse] of a recipe.
+  const std::string& option() const { return option_; }
+
+ private:
+  std::string option_;
+};
+
 /// Gives the first numbers of a dense weight, or nothing where they are drawn.
 using FirstNumbers = std::function<std::vector<float>(const StateTensor& weight)>;
 
 /// The model with sparse products by the weights that the options name. Their values and patterns are states
-/// (transform/sparsify.h). `first`, if not null, replaces the first numbers that the model itself has. Throws Error,
-/// naming the weight, where a weight cannot be sparse as the options say.
+/// (transform/sparsify.h). `first`, if not null, replaces the first numbers that the model itself has. Throws
+/// SparsifyError, naming the weights, where weights cannot be sparse as the options say.
 Model sparsify(Model model, const SparsifyOptions& options, const FirstNumbers& first = {});
 
 /// The densities with which the weights that the options name keep, of all their blocks together, those with the

@@ -109,19 +109,17 @@ FirstNumbers first_of(std::map<std::string, std::vector<float>>& dense) {
   };
 }
 
-/// The densities that the recipe gives single weights of a model.
-std::map<std::string, double> densities_of(const Recipe& recipe, const Model& model) {
-  std::map<std::string, double> densities;
+/// The densities that the recipe gives single weights.
+std::vector<std::pair<std::string, double>> densities_of(const Recipe& recipe) {
+  std::vector<std::pair<std::string, double>> densities;
   for (const std::string& word : words_of(recipe.sparse.densities)) {
     const size_t equals = std::min(word.rfind('='), word.size());
-    const std::string pattern = word.substr(0, equals), number = word.substr(std::min(equals + 1, word.size()));
+    const std::string number = word.substr(std::min(equals + 1, word.size()));
     double density = 0;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), density);
-    bool any = false;
-    for (const StateTensor& weight : model.weights)
-      if (matches_pattern(pattern, weight.name)) densities[weight.name] = density, any = true;
-    if (any && error == std::errc() && end == number.data() + number.size()) continue;
-    throw Error({.what = any ? "not a density" : "no weight has a name of this pattern",
+    densities.emplace_back(word.substr(0, equals), density);
+    if (error == std::errc() && end == number.data() + number.size()) continue;
+    throw Error({.what = "not a density",
                  .where = recipe.where("sparse.densities"),
                  .found = "'" + word + "'",
                  .expected = "the name of a weight, or a pattern, then = and a number, as *.output.*=0.2"});
@@ -129,7 +127,7 @@ std::map<std::string, double> densities_of(const Recipe& recipe, const Model& mo
   return densities;
 }
 
-SparsifyOptions sparsify_options(const Recipe& recipe, const Model& model) {
+SparsifyOptions sparsify_options(const Recipe& recipe) {
   const auto& sparse = recipe.sparse;
   return {.weights = words_of(sparse.weights),
           .density = sparse.density,
@@ -138,7 +136,7 @@ SparsifyOptions sparsify_options(const Recipe& recipe, const Model& model) {
           .cells = sparse.cells,
           .cells_t2 = sparse.cells_t2,
           .distribution = sparse.distribution,
-          .densities = densities_of(recipe, model),
+          .densities = densities_of(recipe),
           .pattern = sparse.pattern,
           .seed = static_cast<uint64_t>(recipe.train.seed),
           .first_density = sparse.first_density,
@@ -150,6 +148,10 @@ template <typename Work>
 auto in_words_of(const Recipe& recipe, Work work) {
   try {
     return work();
+  } catch (const SparsifyError& error) {
+    ErrorParts parts = error.parts();
+    parts.where = recipe.where("sparse." + error.option()) + ", " + parts.where;
+    throw Error(std::move(parts));
   } catch (const Error& error) {
     ErrorParts parts = error.parts();
     parts.where = recipe.where("sparse.weights") + ", " + parts.where;
@@ -185,7 +187,7 @@ void settle_densities(Recipe& recipe, const Model& model) {
   if (recipe.sparse.weights.empty() || recipe.sparse.distribution != "global" || !recipe.sparse.densities.empty())
     return;
   auto dense = dense_numbers(recipe, model);
-  const SparsifyOptions options = sparsify_options(recipe, model);
+  const SparsifyOptions options = sparsify_options(recipe);
   const auto found = in_words_of(recipe, [&] { return global_densities(model, options, first_of(dense)); });
   std::string& text = recipe.sparse.densities;
   for (const auto& [name, density] : found)
@@ -197,7 +199,7 @@ Model with_sparse_weights(const Recipe& recipe, Model model, bool begins) {
   if (sparse.weights.empty()) return model;
   std::map<std::string, std::vector<float>> dense;
   if (begins) dense = dense_numbers(recipe, model);
-  SparsifyOptions options = sparsify_options(recipe, model);
+  SparsifyOptions options = sparsify_options(recipe);
   // Without weights to begin from, a checkpoint's pattern replaces this one (check_sparse).
   if (!begins || begins_with_nothing(recipe)) options.pattern = "random";
   if (!begins) {  // Nothing changes the pattern, which has as many slots.

@@ -11,9 +11,9 @@ namespace ramet::transform {
 std::string values_name(const std::string& weight);
 std::string index_name(const std::string& weight);
 
-/// The first node that reads the weight, or an output that gives it, other than as the matrix of a product
-/// (ops/sparse_products.h); "" when there is none.
-std::string other_use(const Graph& graph, const std::string& weight);
+/// Why the weight cannot be sparse in this graph, with the first node that reads the weight, or an output that gives
+/// it, other than as the matrix of a product (ops/sparse_products.h), transposed or not; "" where it can.
+std::string why_not_sparse(const Graph& graph, const std::string& weight);
 
 /// The graph with block-sparse products in place of those by the named weights. The states `values_name` and
 /// `index_name` replace each weight. `fixed`: their patterns never change.
