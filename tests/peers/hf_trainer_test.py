@@ -142,6 +142,20 @@ class TrainerTest(unittest.TestCase):
         with self.assertRaisesRegex(Error, "no column of the data set is an input of the model; found text"):
             rt.Trainer(Bag(), self.arguments(max_steps=1), train_dataset=[{"text": "x"}] * 4).train()
 
+    def test_columns_that_the_collator_reads_stay(self):
+        class Numbers(transformers.DefaultDataCollator):
+            columns = ("text",)
+
+            def __call__(self, rows):
+                return super().__call__([{name: value for name, value in row.items() if name != "text"} | {"labels": len(row["text"]) % 2}
+                                         for row in rows])
+
+        import datasets
+        rows = [{name: value for name, value in sample.items() if name != "labels"} | {"text": "x", "other": "y"} for sample in samples(8)]
+        for data in (rows, datasets.Dataset.from_list(rows)):
+            trainer = rt.Trainer(classifier(), self.arguments(max_steps=2), train_dataset=data, data_collator=Numbers())
+            self.assertEqual(trainer.train().global_step, 2)
+
     def test_a_loss_function_gets_outputs_and_labels_as_in_transformers(self):
         def loss(outputs, labels, num_items_in_batch=None):
             return torch.nn.functional.cross_entropy(outputs.logits, labels, label_smoothing=0.3)

@@ -116,7 +116,7 @@ def only_columns(collate, columns):
 def _check_used(names, unused, columns):
     if len(unused) == len(names):
         raise Error("no column of the data set is an input of the model", "Trainer", ", ".join(names), ", ".join(sorted(columns)),
-                    "Rename the columns, or tokenize the texts first")
+                    "Rename the columns, or tokenize the texts first; with remove_unused_columns=False the collator gets them")
 
 
 def _seeded(seed, function):

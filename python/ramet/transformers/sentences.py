@@ -58,6 +58,8 @@ class SentencePairs(nn.Module):
 class SentencePairCollator:
     """Turns samples {"first", "second"} (and "score", where the loss is "cosine") into the inputs of SentencePairs, all of one length."""
 
+    columns = ("first", "second", "score")  # what Trainer leaves in samples for it
+
     def __init__(self, tokenizer, max_length=64):
         self.tokenizer, self.max_length = tokenizer, max_length
 

@@ -97,6 +97,7 @@ class Trainer:
             raise Error("there is no data set", "Trainer", "", "", f"Pass {'train' if training else 'eval'}_dataset")
         args, collate = self.args, self._collate
         if args.remove_unused_columns and (columns := columns_of(self.model, self.label_names)) is not None:
+            columns |= set(getattr(self.data_collator, "columns", ()))
             dataset, unused = without_unused(dataset, columns)
             if unused:
                 log.info("columns that the model does not take are removed: %s", ", ".join(unused))
