@@ -12,6 +12,7 @@
 #include "ramet/front/open_model.h"
 #include "ramet/ir/attribute.h"
 #include "ramet/layout/layout_toml.h"
+#include "ramet/recipe/arrays.h"
 #include "ramet/recipe/key_names.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/recipe_groups.h"
@@ -381,7 +382,8 @@ void settle_kind(Recipe& recipe) {
 
 /// What the model's own file says of keys that are left out.
 void take_own_defaults(Recipe& recipe) {
-  const std::string text = recipe.model.kind == "file" ? front::recipe_of_model(recipe.model.file) : "";
+  if (recipe.model.kind != "file") return;
+  const std::string text = for_key(recipe, "model.file", [&] { return front::recipe_of_model(recipe.model.file); });
   if (text.empty()) return;
   const std::string source = recipe.model.file + " (its own recipe)";
   toml::table given = parse_toml(text, source), taken;
