@@ -43,9 +43,8 @@ class RAMET_API GraphSet {
 /// the same names and bounds; `ramet recipe --help model.graph` and docs/graphs.md explain them.
 ///
 /// Kinds, and what they read beside features of nodes:
-/// - "gcn": Kipf and Welling, arXiv 1609.02907. Edges have the field edge.weight, w / sqrt(d_source d_target), and
-/// every
-///   node has an edge to itself;
+/// - "gcn": Kipf and Welling, arXiv 1609.02907. Edges have the field edge.weight, w / sqrt(d_source d_target),
+///   and every node has an edge to itself;
 /// - "sage": Hamilton et al., arXiv 1706.02216, with the mean of the neighbours;
 /// - "gat": Velickovic et al., arXiv 1710.10903; "gatv2": Brody et al., arXiv 2105.14491;
 /// - "gin": Xu et al., arXiv 1810.00826;
@@ -73,8 +72,8 @@ struct GraphNetOptions {
   int64_t filter_points = 0;     ///< schnet: distances at which a table holds each filter; 0: filters are exact
   int64_t position_size = 8;     ///< gps: features of a node, of `hidden`, that are made of its positions
   double drop_path = 0;          ///< gps: the rate at which a graph goes past a branch
-  double node_noise = 0, edge_noise = 0,
-         noise_weight = 0.1;  ///< gps: rates of wrong categories, and their loss's weight
+  double node_noise = 0, edge_noise = 0;  ///< gps: rates of wrong categories
+  double noise_weight = 0.1;              ///< gps: of the loss of telling them
   std::string input_masks{};  ///< gps: "INPUT+INPUT:RATE, ...", groups of inputs of which a graph loses at most one
 
   std::vector<std::string> features{"node.x"};  ///< fields of nodes; categories become one-hot rows; or "KEY:sparse"

@@ -77,17 +77,8 @@ ramet::GraphSet graph_set_of(nb::handle graphs) {
                                 .target = numbers_of<int32_t>(index[1], "edge_index")};
   const auto fields = nb::cast<nb::dict>(graphs.attr("fields"));
   const Feeds feeds(fields, nullptr);
-  // As GraphSet.save has it: a field with a NaN has values that are not known.
   std::vector<std::string> missing;
-  for (const auto& [key, view] : feeds.views()) {
-    const auto some_nan = [&]<typename T>(T) {
-      const auto* const first = reinterpret_cast<const T*>(view.data());
-      return std::any_of(first, first + view.elements(), [](T value) { return value != value; });
-    };
-    if ((view.dtype() == ramet::DType::kF32 && some_nan(float{})) ||
-        (view.dtype() == ramet::DType::kF64 && some_nan(double{})))
-      missing.push_back(key);
-  }
+  for (const nb::handle key : graphs.attr("missing")) missing.push_back(nb::cast<std::string>(key));
   return ramet::GraphSet(lists, feeds.views(), missing);
 }
 

@@ -245,8 +245,7 @@ void bind_sparse(nb::module_& m) {
       "'!PATTERN' "
       "stay dense). Each becomes the weight NAME.values and the pattern NAME.index. `densities` gives weights whose "
       "names match a pattern a density of their own; the last pattern that matches counts. With `every`, patterns "
-      "change "
-      "after every so many steps of a training with that many `steps` (docs/sparse.md).");
+      "change after every so many steps of a training with that many `steps` (docs/sparse.md).");
 }
 
 }  // namespace ramet_python

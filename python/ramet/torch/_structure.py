@@ -183,9 +183,9 @@ class InputTree:
         example, named = pytree.tree_unflatten(list(self.names), self.spec)
         expected = _call_text(example, named, lambda name: name)
         calls = [f"{len(example)} positional" if example else "", "keywords" if named else ""]
-        return ShapeError(what, where=where, found=_call_text(plain(tuple(arguments)), plain(keywords),
-                                                                          lambda value: "a tensor" if isinstance(value, torch.Tensor) else repr(value)),
-                          expected=expected, remedy=f"Call it as the example was given: {' and '.join(each for each in calls if each)}")
+        found = _call_text(plain(tuple(arguments)), plain(keywords), lambda value: "a tensor" if isinstance(value, torch.Tensor) else repr(value))
+        return ShapeError(what, where=where, found=found, expected=expected,
+                          remedy=f"Call it as the example was given: {' and '.join(each for each in calls if each)}")
 
 
 def _no_tensor(value, where, what):

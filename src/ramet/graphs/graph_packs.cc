@@ -102,10 +102,6 @@ class GraphPacks : public Packs {
                    .remedy = "Raise the budget, or give a pack fewer graphs"});
     return sum;
   }
-  static bool within(const GraphBudget& sizes, const GraphBudget& room) {
-    return (room.graphs == 0 || sizes.graphs <= room.graphs) && (room.nodes == 0 || sizes.nodes <= room.nodes) &&
-           (room.edges == 0 || sizes.edges <= room.edges);
-  }
   /// The order of `count` things in an epoch.
   std::optional<Permutation> order(int64_t count, int64_t epoch, uint64_t tag) const {
     if (!options_.shuffle || count == 0) return {};
@@ -344,6 +340,11 @@ class HistogramPacks final : public GraphPacks {
 };
 
 }  // namespace
+
+bool within(const GraphBudget& sizes, const GraphBudget& room) {
+  return (room.graphs == 0 || sizes.graphs <= room.graphs) && (room.nodes == 0 || sizes.nodes <= room.nodes) &&
+         (room.edges == 0 || sizes.edges <= room.edges);
+}
 
 std::string bounds_text(const GraphBudget& budget) {
   std::vector<std::string> parts;

@@ -15,6 +15,8 @@ struct GraphBudget {
   int64_t graphs = 0, nodes = 0, edges = 0;
   friend bool operator==(const GraphBudget&, const GraphBudget&) = default;
 };
+/// Whether sizes fit a room, whose bounds of 0 are none.
+bool within(const GraphBudget& sizes, const GraphBudget& room);
 /// "2 graphs, 20 nodes and 30 edges"; those that are 0 are left out. "" for none.
 std::string bounds_text(const GraphBudget& budget);
 

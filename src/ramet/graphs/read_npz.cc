@@ -2,6 +2,7 @@
 #include <set>
 
 #include "ramet/base/error_types.h"
+#include "ramet/base/words.h"
 #include "ramet/data/arrays.h"
 #include "ramet/graphs/categories.h"
 #include "ramet/graphs/read.h"
@@ -50,11 +51,10 @@ class NpzReader {
   }
   /// Names of the entries that nothing of the set has come from.
   std::string left_out() const {
-    std::string names;
+    std::vector<std::string> names;
     for (const std::string& name : zip_.names())
-      if (!read_.contains(name))
-        names += (names.empty() ? "" : ", ") + (name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name);
-    return names;
+      if (!read_.contains(name)) names.push_back(name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name);
+    return listed(names);
   }
   static std::string type_text(const PickledArray& array) {
     return std::string(name_of(array.dtype)) + array.shape.text();

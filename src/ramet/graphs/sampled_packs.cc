@@ -250,7 +250,7 @@ class ClusterPacks final : public Packs {
     std::sort(nodes.begin(), nodes.end());
     PackContents pack = graph_.induced(std::move(nodes));
     const GraphBudget found{1, std::ssize(pack.nodes), std::ssize(pack.edges)}, &room = options_.budget;
-    if ((room.nodes > 0 && found.nodes > room.nodes) || (room.edges > 0 && found.edges > room.edges))
+    if (!within(found, room))
       refuse_pack(graph_.set(), index, found, room, "Raise the budget, or cut the graph into more clusters");
     return pack;
   }
