@@ -300,8 +300,14 @@ TEST(LibrarySparse, AllWeightsThatCannotBeSparseAreNamedWithTheReason) {
   const Tensor table = m.weight("turned", {16, 4}, init);
   const Tensor turned = matmul(rows, transpose(table, {1, 0})) + reduce_mean(transpose(table, {1, 0}));
   const Tensor left = matmul(m.weight("left", {16, 32}, init), rows);
+  const Tensor ids = m.input("ids", DType::kI32, {2, 3});
+  const Tensor columns = gather(transpose(m.weight("columns", {8, 16}, init), {1, 0}), ids);
+  const Tensor blocks = gather(m.weight("blocks", {16, 2, 4}, init), ids);
+  const Tensor part = slice(m.weight("part", {16, 8}, init), {0, 0}, {16, 4});
+  const Tensor skips = slice(m.weight("skips", {16, 8}, init), {0, 0}, {16, 8}, {2, 1});
   Tensor sum = reduce_mean(strided);
-  for (const Tensor& each : {padded, grouped, stacked, turned, left}) sum = sum + reduce_mean(each);
+  for (const Tensor& each : {padded, grouped, stacked, turned, left, columns, blocks, part, skips})
+    sum = sum + reduce_mean(each);
   m.loss(sum);
   const std::string error = error_of([&] { sparsify(m.build(), {.weights = {"*"}}); });
   EXPECT_THAT(error, AllOf(HasSubstr("'strided' f32[8,8,1,1]: its convolution has a stride"),
@@ -309,6 +315,10 @@ TEST(LibrarySparse, AllWeightsThatCannotBeSparseAreNamedWithTheReason) {
                            HasSubstr("'grouped' f32[8,4,1,1]: its convolution has groups"),
                            HasSubstr("'stacked' f32[2,4,16]: the matrix of a product has 3 dimensions"),
                            HasSubstr("'left' f32[16,32]: a product reads it as another operand")));
+  EXPECT_THAT(error, AllOf(HasSubstr("'columns' f32[8,16]: columns of it are looked up"),
+                           HasSubstr("'blocks' f32[16,2,4]: a table that is looked up has 3 dimensions"),
+                           HasSubstr("'part' f32[16,8]: parts of its rows are taken"),
+                           HasSubstr("'skips' f32[16,8]: rows with others between them")));
   EXPECT_THAT(error, AllOf(HasSubstr("'turned'"), HasSubstr("the op reduce")));
   EXPECT_THAT(error, AllOf(HasSubstr("'!strided' '!padded'"), ::testing::Not(HasSubstr("'fits'"))));
 }
@@ -336,12 +346,83 @@ TEST(LibrarySparse, SparsifySaysWhichWeightCannotBeSparseAndWhy) {
               HasSubstr("change already"));
   EXPECT_THAT(error({.weights = {"*.weight"}, .pattern = "magnitude"}),
               AllOf(HasSubstr("weights to begin from"), HasSubstr("layer0.up.weight")));
+}
+
+/// A table that is looked up and multiplied by: the loss is the mean of the products of all pairs.
+Model tied_model() {
   ModelBuilder m("tied");
-  const Tensor table = m.weight("table", {16, 8}, Init::normal(0.1));
+  const auto wave = Init::by("wave", [](int64_t i) { return std::sin(static_cast<double>(i) * 0.7); });
+  const Tensor table = m.weight("table", {16, 8}, wave);
   const Tensor rows = gather(table, m.input("ids", DType::kI32, {4}));
   m.loss(reduce_mean(matmul(rows, table, false, true)));
-  EXPECT_THAT(error_of([&] { sparsify(m.build(), {.weights = {"table"}}); }),
-              AllOf(HasSubstr("'table'"), HasSubstr("gather")));
+  return m.build();
+}
+
+TEST(LibrarySparse, NewBlocksOfATiedTableAreThoseWithTheGreatestGradients) {
+  const std::vector<int32_t> ids{3, 9, 3, 0};
+  Training training(
+      sparsify(tied_model(), {.weights = {"table"},
+                              .density = 0.5,
+                              .block = {2, 2},
+                              .evolve = {.every = 1, .steps = 2, .prune_ratio = 0, .regrow = "gradient"}}),
+      {.schedule = {.learning_rate = 0.1}, .steps = 2, .threads = 1});
+  training.step({{"ids", ids}});
+  const std::vector<float> values = training.state("table.values").floats(),
+                           index = training.state("table.index").floats(),
+                           candidates = training.state("table.candidates").floats();
+  // Nothing was pruned, so these are the values by which the gradient was computed.
+  double table[16][8] = {}, gradient[16][8] = {};
+  std::set<int> stored;
+  for (size_t slot = 0; slot < index.size(); ++slot) {
+    const int block = static_cast<int>(index[slot]);
+    stored.insert(block);
+    for (int e = 0; e < 4; ++e)
+      table[block / 4 * 2 + e / 2][block % 4 * 2 + e % 2] =
+          static_cast<double>(values[4 * slot + static_cast<size_t>(e)]);
+  }
+  for (int h = 0; h < 8; ++h) {
+    double of_rows = 0, of_all = 0;
+    for (const int32_t id : ids) of_rows += table[id][h];
+    for (const auto& row : table) of_all += row[h];
+    for (auto& row : gradient) row[h] = of_rows / 64;
+    for (const int32_t id : ids) gradient[id][h] += of_all / 64;
+  }
+  std::vector<std::pair<double, int>> blocks;
+  for (int block = 0; block < 32; ++block) {
+    double sum = 0;
+    for (int e = 0; e < 4; ++e) sum -= std::fabs(gradient[block / 4 * 2 + e / 2][block % 4 * 2 + e % 2]);
+    if (!stored.count(block)) blocks.emplace_back(sum, block);
+  }
+  std::sort(blocks.begin(), blocks.end());
+  ASSERT_EQ(candidates.size(), blocks.size());
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const auto at = std::find(candidates.begin(), candidates.end(), static_cast<float>(blocks[i].second));
+    ASSERT_NE(at, candidates.end()) << blocks[i].second;
+    const double found = blocks[static_cast<size_t>(at - candidates.begin())].first;
+    EXPECT_NEAR(found, blocks[i].first, 1e-6) << "of blocks with equal gradients any may be first";
+  }
+}
+
+TEST(LibrarySparse, TablesThatAreLookedUpBecomeSparse) {
+  const std::vector<int32_t> ids{3, 9, 3, 0};
+  // Rows by number, or one after another; the table itself, or the transposed one in a product.
+  const auto wave = Init::by("wave", [](int64_t i) { return std::sin(static_cast<double>(i) * 0.7); });
+  ModelBuilder m("tables");
+  const Tensor x = gather(m.weight("words", {16, 8}, wave), m.input("ids", DType::kI32, {4})) +
+                   slice(m.weight("places", {12, 8}, wave), {2, 0}, {6, 8});
+  const Tensor tied = m.weight("tied", {24, 8}, wave);
+  const Tensor y = matmul(x + gather(tied, m.input("more", DType::kI32, {4})), transpose(tied, {1, 0}));
+  m.loss(reduce_mean(y * y));
+  const Model dense = m.build();
+  std::vector<double> losses;
+  for (const Model& model : {dense, sparsify(dense, {.weights = {"*"}, .density = 1, .block = {2, 4}})}) {
+    Training training(model, {.schedule = {.learning_rate = 0.01}, .threads = 1});
+    for (int step = 0; step < 3; ++step) losses.push_back(training.step({{"ids", ids}, {"more", ids}}).loss);
+  }
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(losses[i + 3], losses[i], 1e-5) << i;
+  Training training(sparsify(dense, {.weights = {"*"}, .density = 0.5}), {.threads = 1});
+  EXPECT_THAT(error_of([&] { training.step({{"ids", std::vector<int32_t>{3, 16, 3, 0}}, {"more", ids}}); }),
+              AllOf(HasSubstr("outside of the sparse table"), HasSubstr("16")));
 }
 
 }  // namespace

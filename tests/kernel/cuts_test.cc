@@ -230,6 +230,35 @@ TEST(Cuts, UpdatesOfATableInItsParts) {
     }
 }
 
+TEST(Cuts, RowsOfASparseTableFromItsPartsAndUpdatesOfThem) {
+  // Four rows of two cells of 3 x 4, each with two of its blocks of 1 x 2; the last cells have an unused slot.
+  HostTensor index = HostTensor::of(DType::kI32, {4, 2, 2}, {0, 3, 1, 2, 4, 5, 0, 1, 2, 5, 3, 4, 1, -1, 5, -1});
+  const HostTensor numbers = HostTensor::of(DType::kI64, {7}, {0, 11, 5, 0, 3, 7, 9});
+  const HostTensor updates = random_tensor(DType::kF32, {7, 8}, 5);
+  for (DType dtype : {DType::kF32, DType::kBF16})
+    for (const Backend* backend : kBackends)
+      for (int64_t parts : {2, 4}) {
+        HostTensor values = random_tensor(dtype, {4, 2, 2, 1, 2}, 1);
+        values.set(0, -0.0), values.set(1, 0.0), values.set(2, INFINITY), values.set(3, NAN);
+        const Attributes cell{{"cell", std::vector<int64_t>{3, 4}}};
+        Attributes block = cell;
+        block.set("block", std::vector<int64_t>{1, 2});
+        const HostTensor whole = run(*backend, "sparse_gather", {numbers, values, index}, cell)[0];
+        const HostTensor added = run(*backend, "sparse_scatter_add", {numbers, updates, index}, block)[0];
+        HostTensor sum;
+        for (int64_t k = 0; k < parts; ++k) {
+          const HostTensor slots = cut(index, {0, parts, 1}, k);
+          const HostTensor part = run(*backend, "sparse_gather", {numbers, cut(values, {0, parts, 1}, k), slots},
+                                      placed(cell, {{0, parts, 1}}, {k}), 2)[0];
+          sum = k == 0 ? part : run(*backend, "add", {sum, part}, {})[0];
+          const Attributes here = placed(block, {{0, parts, 1}}, {k});
+          const HostTensor of_part = run(*backend, "sparse_scatter_add", {numbers, updates, slots}, here, 2)[0];
+          ASSERT_EQ(bits(of_part), bits(cut(added, {0, parts, 1}, k))) << parts;
+        }
+        ASSERT_EQ(bits(sum), bits(whole)) << parts;
+      }
+}
+
 TEST(Cuts, AnIndexOutsideTheLogicalTableIsAnError) {
   const HostTensor table = random_tensor(DType::kF32, {6, 2}, 1), updates = random_tensor(DType::kF32, {2, 2}, 1);
   const HostTensor inside = HostTensor::of(DType::kI32, {2}, {0, 11}),

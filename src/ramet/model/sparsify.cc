@@ -26,6 +26,8 @@ class Sparsifier {
   Model run() {
     begin();
     set_slots();
+    for (const auto& [name, grid] : grids_)
+      tokens_of_products_[name] = transform::tokens_of_products(model_.forward, name);
     for (Graph* graph : graphs()) *graph = transform::sparsify(*graph, grids_, options_.evolve.every == 0);
     std::vector<StateTensor> weights;
     for (StateTensor& weight : model_.weights) {
@@ -155,8 +157,8 @@ class Sparsifier {
     if (unfit.empty()) return;
     refuse(
         "weights", "weights that cannot be sparse", unfit,
-        "matrices of products (matmul, linear), and filters of convolutions with one tap, without stride, padding and "
-        "groups, which are read in no other way",
+        "matrices of products (matmul, linear), tables whose rows are looked up, and filters of convolutions with one "
+        "tap, without stride, padding and groups, which are read in no other way",
         "Leave them dense: add the patterns " + patterns);
   }
 
@@ -165,8 +167,6 @@ class Sparsifier {
     if (is_vector(weight)) return "it is no matrix";
     for (const Graph* graph : graphs())
       if (std::string why = transform::why_not_sparse(*graph, weight.name); !why.empty()) return why;
-    for (const LogicalAxis& axis : weight.axes)
-      if (axis.padding > 0) return "it has rows of padding";
     const Shape& shape = weight.type.shape;
     return shape.dim(0) * shape.dim(1) == shape.elements() ? "" : "it is no matrix";
   }
@@ -193,6 +193,7 @@ class Sparsifier {
                  times(grid.block_rows, grid.block_columns),
              "divisors of " + times(rows, columns),
              "Choose another block or fewer cells, or leave the weight dense: add the pattern '!" + weight.name + "'");
+    grid.padding = rows - weight.unpadded().shape.dim(0);
     grid.cell_rows = rows / grid.cells_down, grid.cell_columns = columns / grid.cells_across;
     grids_[weight.name] = grid;
   }
@@ -295,12 +296,20 @@ class Sparsifier {
 
   /// The dense numbers that the weight begins with, if they are known; else none.
   std::vector<float> numbers_of(const StateTensor& weight) const {
+    std::vector<float> numbers = meaningful_numbers_of(weight);
+    if (numbers.empty()) return numbers;
+    numbers.resize(static_cast<size_t>(weight.unpadded().elements()));
+    numbers.resize(static_cast<size_t>(weight.type.elements()));  // padding is 0
+    return numbers;
+  }
+
+  std::vector<float> meaningful_numbers_of(const StateTensor& weight) const {
     if (first_)
       if (std::vector<float> numbers = first_(weight); !numbers.empty()) return numbers;
     const StateInit& init = weight.init;
     if (init.kind == StateInit::Kind::kData) return init.data->tensor().floats();
     if (init.kind != StateInit::Kind::kFunction) return {};
-    std::vector<float> numbers(static_cast<size_t>(weight.type.elements()));
+    std::vector<float> numbers(static_cast<size_t>(weight.unpadded().elements()));
     if (const auto* function = transform::fill_of(init)) {
       function->fill(0, numbers);
       return numbers;
@@ -324,9 +333,12 @@ class Sparsifier {
     const std::vector<int32_t> pattern =
         with_unused_slots(by_magnitude ? magnitude_pattern(used, dense) : random_pattern(used, options_.seed, name),
                           used.slots, grid.slots);
-    std::vector<LogicalAxis> axes;
+    std::vector<LogicalAxis> axes;  // of cells, none of which is padding
     for (size_t dim = 0; dim < 2; ++dim)
-      axes.push_back((dim == 0 ? grid.cells_down : grid.cells_across) > 1 ? weight.axes[dim] : LogicalAxis{});
+      if ((dim == 0 ? grid.cells_down : grid.cells_across) > 1)
+        axes.push_back({weight.axes[dim].name, weight.axes[dim].blocks});
+      else
+        axes.emplace_back();
     axes.emplace_back();
     HostTensor index({DType::kI32, Shape{grid.cells_down, grid.cells_across, grid.slots}});
     std::memcpy(index.data.data(), pattern.data(), index.data.size());
@@ -344,9 +356,11 @@ class Sparsifier {
       std::memcpy(numbers.data.data(), gather_stored(grid, pattern, dense).data(), numbers.data.size());
       values.init = StateInit::from(TensorData(std::move(numbers)));
     }
-    // Each token meets a weight of a product once, in three products of two operations.
-    if (model_.flops_per_token > 0)
-      model_.flops_per_token -= 6 * static_cast<double>(grid.rows() * grid.columns() - grid.stored_elements());
+    // Each of those rows that meet the weight does in three products of two operations.
+    if (model_.flops_per_token > 0 && model_.tokens_per_micro_batch > 0)
+      model_.flops_per_token -= 6 * static_cast<double>(weight.unpadded().elements() - grid.stored_elements()) *
+                                static_cast<double>(tokens_of_products_.at(weight.name)) /
+                                static_cast<double>(model_.tokens_per_micro_batch);
     return values;
   }
 
@@ -355,6 +369,7 @@ class Sparsifier {
   const FirstNumbers& first_;
   std::vector<size_t> chosen_;
   std::map<std::string, SparseGrid> grids_;
+  std::map<std::string, int64_t> tokens_of_products_{};
   std::map<std::string, double> own_densities_{};         ///< of weights that the options give one
   std::map<std::string, double> last_, first_densities_;  ///< of each weight
 };
@@ -374,8 +389,11 @@ std::vector<SparseWeight> sparse_weights(const Model& model) {
   std::map<std::string, SparseGrid> grids;  // by the name of the values
   for (NodeId id = 0; id < static_cast<NodeId>(model.evaluate.nodes().size()); ++id) {
     const Node& node = model.evaluate.node(id);
-    if (node.op->name == "sparse_matmul")
-      grids[model.evaluate.value(node.inputs[1]).name] = sparse_matmul_form(model.evaluate.signature(id)).grid;
+    const bool multiplies = node.op->name == "sparse_matmul";
+    if (!multiplies && node.op->name != "sparse_gather") continue;
+    const NodeSignature signature = model.evaluate.signature(id);
+    grids[model.evaluate.value(node.inputs[1]).name] =
+        multiplies ? sparse_matmul_form(signature).grid : sparse_rows_form(signature).grid;
   }
   std::vector<SparseWeight> found;
   for (const StateTensor& weight : model.weights) {
@@ -399,6 +417,7 @@ std::vector<StateTensor> dense_published(const Model& model) {
     state.name = found->second.name;
     state.type.shape = {grid.rows(), grid.columns()};
     state.axes.clear();
+    if (grid.padding > 0) state.axes = {{"", 1, std::min(grid.padding, grid.rows())}, {}};
   }
   return published;
 }
@@ -414,7 +433,8 @@ ReadBytes dense_reader(const Model& model, ReadBytes read) {
     std::vector<int32_t> places(static_cast<size_t>(index.type.elements()));
     read(values.name, std::as_writable_bytes(std::span(numbers)));
     read(index.name, std::as_writable_bytes(std::span(places)));
-    const std::vector<float> dense = scatter_stored(grid, places, numbers);
+    std::vector<float> dense = scatter_stored(grid, places, numbers);
+    std::fill(dense.end() - std::min(grid.padding, grid.rows()) * grid.columns(), dense.end(), 0.0f);
     std::memcpy(bytes.data(), dense.data(), bytes.size());
   };
 }

@@ -9,10 +9,12 @@ namespace ramet::ops {
 
 // Products with block-sparse matrices (ops/sparse.h).
 
-/// Elements of a cell. `fixed`: the index never changes, which machines that place blocks ahead may use.
+/// Elements of a cell. `fixed`: the index never changes, which machines that place blocks ahead may use. `padding`:
+/// rows at the end of the matrix that mean nothing.
 struct SparseCell {
   int64_t rows = 0, columns = 0;
   bool fixed = false;
+  int64_t padding = 0;
 };
 /// x [..., columns] by the transposed sparse matrix: [..., rows]; with `transpose`, x [..., rows]: [..., columns].
 /// Values of 6 dimensions are those of several products: their first dimension is x's first one.

@@ -78,7 +78,6 @@ namespace {
 /// The grid of the values in input `at` and the index in the last input; `groups`: they may be those of several
 /// products.
 SparseGrid grid_of_values(const NodeSignature& node, int at, const std::string& operand, SparseGroups* groups) {
-  require_floating(node, at, operand);
   require_rank(node, at, operand, 5, groups ? 6 : 5);
   const Shape& values = node.inputs[static_cast<size_t>(at)].shape;
   const bool grouped = values.rank() == 6;
@@ -93,6 +92,13 @@ SparseGrid grid_of_values(const NodeSignature& node, int at, const std::string& 
   return grid;
 }
 
+/// The attribute `padding`; of a part of a table it may be more than the part's rows.
+int64_t sparse_padding(const NodeSignature& node) {
+  const int64_t padding = node.attributes.get_int_or("padding", 0);
+  if (padding < 0) refuse(node, "a negative number of rows", "padding=" + std::to_string(padding), "0 or more");
+  return padding;
+}
+
 }  // namespace
 
 SparseMatmulForm sparse_matmul_form(const NodeSignature& node) {
@@ -100,6 +106,7 @@ SparseMatmulForm sparse_matmul_form(const NodeSignature& node) {
   require_same_type(node, "x and values");
   SparseMatmulForm form;
   form.grid = grid_of_values(node, 1, "values", &form.groups);
+  form.grid.padding = sparse_padding(node);
   form.transpose = node.attributes.get_bool_or("transpose", false);
   form.fixed = node.attributes.get_bool_or("fixed", false);
   form.tokens = tokens_of(node, 0, "x", form.in(), form.groups, node.inputs[1].shape.rank() == 6);
@@ -126,6 +133,7 @@ SparseOuterForm sparse_outer_form(const NodeSignature& node) {
 }
 
 SparseSoftmaxForm sparse_softmax_form(const NodeSignature& node) {
+  require_floating(node, 0, "values");
   SparseSoftmaxForm form;
   form.grid = grid_of_values(node, 0, "values", &form.groups);
   const std::string keep = node.attributes.has("keep") ? node.attributes.get_string("keep") : "all";
@@ -139,7 +147,10 @@ SparseRowsForm sparse_rows_form(const NodeSignature& node) {
   require_dtype(node, 0, "numbers", {DType::kI32, DType::kI64});
   SparseRowsForm form{.grid = {}, .numbers = node.inputs[0].shape.elements()};
   if (!node.attributes.has("block")) {
+    // Numbers in two halves are looked up one half after the other.
+    if (node.inputs[1].dtype != DType::kU16) require_floating(node, 1, "values");
     form.grid = grid_of_values(node, 1, "values", nullptr);
+    form.grid.padding = sparse_padding(node);
     return form;
   }
   const Dims block = sparse_pair(node, "block");
@@ -199,12 +210,17 @@ std::optional<SparseWork> sparse_work(const NodeSignature& node) {
   return std::nullopt;
 }
 
-void check_sparse_number(const NodeSignature& node, const SparseGrid& grid, int64_t i, int64_t number) {
-  if (number >= 0 && number < grid.rows()) return;
+int64_t sparse_row_here(const NodeSignature& node, const Position& position, const SparseGrid& grid, int64_t i,
+                        int64_t number) {
+  const int64_t rows = position.logical()[0] * grid.cell_rows;
+  if (number >= 0 && number < rows) {
+    const int64_t cell = position.local_coordinate(0, number / grid.cell_rows);
+    return cell < 0 ? -1 : cell * grid.cell_rows + number % grid.cell_rows;
+  }
   throw Error({.what = "a number of a row is outside of the sparse table",
                .where = node.text() + ", number " + std::to_string(i),
                .found = std::to_string(number),
-               .expected = "at least 0 and less than " + std::to_string(grid.rows())},
+               .expected = "at least 0 and less than " + std::to_string(rows)},
               ErrorKind::kFailure);
 }
 
@@ -331,6 +347,7 @@ void register_sparse_ops(OpRegistry& registry) {
        .max_inputs = 3,
        .attributes = {cell, fixed,
                       optional_attribute("transpose", Kind::kBool, "x [...,rows] x matrix -> [...,columns] (false)"),
+                      optional_attribute("padding", Kind::kInt, "rows at the end that mean nothing (0)"),
                       optional_attribute("dtype", Kind::kDType, "of the output (x's)")},
        .infer = [](const NodeSignature& node) { return std::vector{sparse_matmul_form(node).output}; },
        .gradient = matmul_gradient,
@@ -366,6 +383,7 @@ Tensor sparse_matmul(Tensor x, Tensor values, Tensor index, const SparseCell& ce
   Attributes attributes{{"cell", Dims{cell.rows, cell.columns}}};
   if (transpose) attributes.set("transpose", true);
   if (cell.fixed) attributes.set("fixed", true);
+  if (cell.padding > 0) attributes.set("padding", cell.padding);
   if (dtype && *dtype != x.dtype()) attributes.set("dtype", *dtype);
   return x.builder->op("sparse_matmul", {x, values, index}, std::move(attributes));
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ramet/ir/op.h"
+#include "ramet/ops/position.h"
 
 namespace ramet::ops {
 
@@ -29,7 +30,8 @@ struct SparseGrid {
   int64_t cells_down = 0, cells_across = 0;  ///< R and C
   int64_t cell_rows = 0, cell_columns = 0;   ///< elements of a cell
   int64_t block_rows = 0, block_columns = 0;
-  int64_t slots = 0;  ///< stored blocks of a cell
+  int64_t slots = 0;    ///< stored blocks of a cell
+  int64_t padding = 0;  ///< rows at the end that mean nothing, for files of the dense matrix
 
   int64_t rows() const { return cells_down * cell_rows; }
   int64_t columns() const { return cells_across * cell_columns; }
@@ -108,15 +110,20 @@ struct SparseSoftmaxForm {
 SparseSoftmaxForm sparse_softmax_form(const NodeSignature& node);
 
 /// A node `sparse_gather` (values are input 1, the index input 2) or `sparse_scatter_add` (the index is input 2): rows
-/// of a sparse table by numbers i32 or i64. Sums over equal numbers are chains of additions in order of position.
+/// of a sparse table by numbers i32 or i64. Sums over equal numbers are chains of additions in order of position. A
+/// device may hold some rows of the table's cells: it gives rows of -0 for the others, so that the devices' results add
+/// up to the bits of the whole, and passes over updates of the others.
 struct SparseRowsForm {
   SparseGrid grid;
   int64_t numbers = 0;  ///< how many rows are asked for
 };
 SparseRowsForm sparse_rows_form(const NodeSignature& node);
 
-/// Throws Error unless `number`, the i-th of a node's, is that of a row.
-void check_sparse_number(const NodeSignature& node, const SparseGrid& grid, int64_t i, int64_t number);
+/// Of a device that holds some rows of a table's cells: which of its rows is row `number`, the i-th of a node's, of the
+/// whole table; -1 where another device holds the row. `position` and `grid` are those of the node. Throws Error unless
+/// the table has the row.
+int64_t sparse_row_here(const NodeSignature& node, const Position& position, const SparseGrid& grid, int64_t i,
+                        int64_t number);
 
 /// The grid of the index in input `at`, with cells and blocks of these sizes; of the index of several products, if
 /// `groups` is not null.

@@ -1,5 +1,7 @@
 // Rows of block-sparse matrices: softmax over them, rows as embeddings; attention over stored blocks.
 
+#include <algorithm>
+
 #include "ramet/ops/build_sparse.h"
 #include "ramet/ops/network_rules.h"
 #include "ramet/ops/sparse.h"
@@ -40,14 +42,21 @@ std::vector<TensorType> infer_softmax(const NodeSignature& node) {
   return {node.inputs[0]};
 }
 
-/// Numbers are free. The table's rows stay whole: their numbers are those of the whole table.
+/// Numbers are free, and so are cells. Where a part of the rows of cells is looked at, the parts' results add up.
 ShardingRule rows_rule(const NodeSignature& node, bool gathers) {
   const SparseGrid grid = sparse_rows_form(node).grid;
   RuleBuilder rule;
   ShardingRule::Operand numbers, rows, values, index;
-  const auto reduce = gathers ? ShardingRule::Reduce::kNone : ShardingRule::Reduce::kSum;
-  for (const int64_t extent : node.inputs[0].shape.dims()) numbers.push_back({rule.factor(extent, !gathers, reduce)});
-  const int r = rule.factor(grid.cells_down, true), c = rule.factor(grid.cells_across);
+  using Reduce = ShardingRule::Reduce;
+  const Reduce over_numbers = gathers ? Reduce::kNone : Reduce::kSum,
+               over_rows = gathers ? Reduce::kSum : Reduce::kNone;
+  for (const int64_t extent : node.inputs[0].shape.dims())
+    numbers.push_back({rule.factor(extent, !gathers, over_numbers)});
+  // Devices add no f64 and no u16.
+  const DType dtype = node.outputs[0].dtype;
+  const bool adds = !gathers || (is_floating(dtype) && dtype != DType::kF64);
+  const int r = rule.factor(grid.cells_down, !adds, adds ? over_rows : Reduce::kNone);
+  const int c = rule.factor(grid.cells_across);
   rows = numbers;
   rows.push_back({c, rule.factor(grid.cell_columns, true)});
   for (const int factor : {r, c, rule.factor(grid.slots, true)}) values.push_back({factor}), index.push_back({factor});
@@ -80,6 +89,16 @@ std::vector<Tensor> scatter_gradient(GradientContext& context) {
   const Tensor values = cast_to(context.output_gradients[0], context.inputs[1].dtype());
   const Dims& cell = context.node.attributes.get_ints("cell");
   return {Tensor{}, sparse_gather(context.inputs[0], values, context.inputs[2], {cell[0], cell[1]}), Tensor{}};
+}
+
+/// The index is read whole, of the values those of the rows.
+Cost gather_cost(const NodeSignature& node) {
+  const SparseRowsForm form = sparse_rows_form(node);
+  const int64_t of_rows = form.numbers * form.grid.stored_elements() / std::max<int64_t>(1, form.grid.rows());
+  const int64_t values =
+      std::min(of_rows, form.grid.stored_elements()) * static_cast<int64_t>(size_of(node.inputs[1].dtype));
+  return {.bytes_read = node.inputs[0].bytes() + node.inputs[2].bytes() + values,
+          .bytes_written = node.outputs[0].bytes()};
 }
 
 void register_softmax(OpRegistry& registry, const AttributeSpec& cell) {
@@ -117,16 +136,19 @@ void register_softmax(OpRegistry& registry, const AttributeSpec& cell) {
 void register_sparse_row_ops(OpRegistry& registry) {
   const AttributeSpec cell = required_attribute("cell", Kind::kInts, "rows and columns of a cell");
   register_softmax(registry, cell);
-  registry.add({.name = "sparse_gather",
-                .doc = "rows of a sparse table by numbers [I...]: values [R,C,slots,i,j] at the blocks of index i32 "
-                       "[R,C,slots] -> [I...,columns]; a number outside of the table is an error at run time",
-                .min_inputs = 3,
-                .max_inputs = 3,
-                .attributes = {cell},
-                .infer = infer_gather,
-                .gradient = gather_gradient,
-                .sharding = [](const NodeSignature& node) { return rows_rule(node, true); },
-                .cost = [](const NodeSignature& node) { return streaming_cost(node, 0); }});
+  registry.add(
+      {.name = "sparse_gather",
+       .doc = "rows of a sparse table by numbers [I...]: values [R,C,slots,i,j] at the blocks of index i32 "
+              "[R,C,slots] -> [I...,columns]; a number outside of the table is an error at run time. A part of the "
+              "cells' rows gives rows of -0 for numbers of other parts",
+       .min_inputs = 3,
+       .max_inputs = 3,
+       .attributes = {cell, optional_attribute("padding", Kind::kInt, "rows at the end that mean nothing (0)")},
+       .infer = infer_gather,
+       .gradient = gather_gradient,
+       .sharding = [](const NodeSignature& node) { return rows_rule(node, true); },
+       .cost = gather_cost,
+       .positional = 1});
   registry.add({.name = "sparse_scatter_add",
                 .doc = "rows [I...,columns] added at the rows numbers [I...] of a sparse table, where index i32 "
                        "[R,C,slots] stores blocks -> f32 [R,C,slots,i,j]; sums in order of position",
@@ -139,7 +161,8 @@ void register_sparse_row_ops(OpRegistry& registry) {
                 .cost =
                     [](const NodeSignature& node) {
                       return streaming_cost(node, static_cast<double>(node.inputs[1].elements()));
-                    }});
+                    },
+                .positional = OpDef::kPositionalOutput});
 }
 
 Tensor sparse_softmax(Tensor values, Tensor index, const SparseCell& cell, const std::string& keep) {
@@ -149,7 +172,9 @@ Tensor sparse_softmax(Tensor values, Tensor index, const SparseCell& cell, const
 }
 
 Tensor sparse_gather(Tensor numbers, Tensor values, Tensor index, const SparseCell& cell) {
-  return numbers.builder->op("sparse_gather", {numbers, values, index}, {{"cell", Dims{cell.rows, cell.columns}}});
+  Attributes attributes{{"cell", Dims{cell.rows, cell.columns}}};
+  if (cell.padding > 0) attributes.set("padding", cell.padding);
+  return numbers.builder->op("sparse_gather", {numbers, values, index}, std::move(attributes));
 }
 
 Tensor sparse_scatter_add(Tensor numbers, Tensor rows, Tensor index, const SparseCell& cell, int64_t block_rows,

@@ -8,6 +8,7 @@
 #include "ramet/model/sparsify.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/build_sparse.h"
+#include "ramet/ops/rules.h"
 #include "ramet/train/groups.h"
 #include "ramet/train/optimizers/optimizer.h"
 
@@ -45,6 +46,31 @@ bool follows_blocks(const StateTensor& state, const SparseWeight& weight) {
                .found = state.type.text(),
                .expected = "a number for each element",
                .remedy = "Choose an optimizer that keeps numbers of each element, or patterns that never change"});
+}
+
+/// A gradient of a sparse weight: the sum over tokens of a[t, row] b[t, column].
+struct GradientUse {
+  Tensor a, b;
+};
+
+/// The gradient that a node makes of its first two inputs. Of looked-up rows, `a` has a 1 where the row is.
+GradientUse gradient_use(const Node& node, Tensor first, Tensor second, const SparseGrid& grid) {
+  if (node.op->name == "sparse_outer") return {first, second};
+  const Tensor numbers = reshape(first, {first.shape().elements()});
+  const Tensor is_row = first.builder->op("one_hot", {numbers}, {{"depth", grid.rows()}, {"dtype", second.dtype()}});
+  return {is_row, reshape(second, {-1, grid.columns()})};
+}
+
+/// The uses of a weight as one over the tokens of all, in the type of the first.
+GradientUse joined(std::vector<GradientUse> uses) {
+  if (uses.size() == 1) return uses.front();
+  const DType dtype = uses.front().a.dtype();
+  std::vector<Tensor> a, b;
+  for (const GradientUse& use : uses) {
+    a.push_back(ops::cast_to(reshape(use.a, {-1, use.a.shape().dim(-1)}), dtype));
+    b.push_back(ops::cast_to(reshape(use.b, {-1, use.b.shape().dim(-1)}), dtype));
+  }
+  return {concat(a, 0), concat(b, 0)};
 }
 
 }  // namespace
@@ -91,7 +117,8 @@ Graph candidates_graph(const Model& model, const Graph& program, const Graph& bo
   const std::map<std::string, NodeId> nodes = evolving_nodes(program);
   std::map<ValueId, std::vector<NodeId>> products;  // that make gradients, by the value of the index
   for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id)
-    if (both.node(id).op->name == "sparse_outer") products[both.node(id).inputs[2]].push_back(id);
+    if (both.node(id).op->name == "sparse_outer" || both.node(id).op->name == "sparse_scatter_add")
+      products[both.node(id).inputs[2]].push_back(id);
   Graph graph(kCandidates);
   GraphCopier copier(both, graph);
   copier.copy_inputs();
@@ -108,19 +135,16 @@ Graph candidates_graph(const Model& model, const Graph& program, const Graph& bo
                    .where = "'" + weight.name + "'",
                    .remedy = "Let new blocks be drawn, or leave the weight dense"});
     const InfoScope scope(build, copier.info(found->second.front()));
-    // The uses of a shared weight are one product over the tokens of all.
-    Tensor sides[2];
-    for (size_t side = 0; side < 2; ++side) {
-      std::vector<Tensor> uses;
-      for (const NodeId product : found->second) uses.push_back(build.tensor(copier[both.node(product).inputs[side]]));
-      sides[side] = uses.front();
-      if (uses.size() == 1) continue;
-      for (Tensor& use : uses) use = reshape(use, {-1, use.shape().dim(-1)});
-      sides[side] = concat(uses, 0);
+    std::vector<GradientUse> uses;
+    for (const NodeId id : found->second) {
+      const Node& node = both.node(id);
+      uses.push_back(
+          gradient_use(node, build.tensor(copier[node.inputs[0]]), build.tensor(copier[node.inputs[1]]), weight.grid));
     }
+    const GradientUse all = joined(std::move(uses));
     const std::string name = model::candidates_name(weight.name);
     build.output(name,
-                 sparse_candidates(sides[0], sides[1], build.tensor(copier[index]), weight.grid,
+                 sparse_candidates(all.a, all.b, build.tensor(copier[index]), weight.grid,
                                    program.node(evolving->second).attributes.get_string("norm")),
                  OutputRole::kState);
     wanted.push_back(*graph.find_output(name));

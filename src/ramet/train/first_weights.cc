@@ -74,7 +74,9 @@ std::vector<float> dense_numbers(const Checkpoint& checkpoint, const StoredWeigh
                    .where = checkpoint.path().string() + ", tensor '" + weight.index.name + "'",
                    .found = std::to_string(block),
                    .expected = "0 to " + std::to_string(weight.grid.blocks() - 1) + ", or -1 for none"});
-  return scatter_stored(weight.grid, index, values);
+  std::vector<float> dense = scatter_stored(weight.grid, index, values);
+  std::fill(dense.begin() + weight.dense.unpadded().elements(), dense.end(), 0.0f);
+  return dense;
 }
 
 }  // namespace

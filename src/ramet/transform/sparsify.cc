@@ -1,6 +1,8 @@
 #include "ramet/transform/sparsify.h"
 
-#include "ramet/ops/sparse_products.h"
+#include <algorithm>
+
+#include "ramet/ops/sparse_readers.h"
 
 namespace ramet::transform {
 namespace {
@@ -12,23 +14,22 @@ bool turns_matrix(const Node& node) {
 
 using Uses = std::vector<std::vector<NodeId>>;
 
-/// Why the matrix cannot be sparse: the first reader, or output, that is no product by it.
-std::string why_not_sparse(const Graph& graph, const Uses& uses, ValueId matrix) {
+/// Calls visit(node, number of the input, whether it is the transposed matrix) for all that read the matrix, directly
+/// or transposed, and visit_output(output) for the outputs that give it.
+template <typename Visit, typename VisitOutput>
+void each_reader(const Graph& graph, const Uses& uses, ValueId matrix, bool turned, const Visit& visit,
+                 const VisitOutput& visit_output) {
   for (const NodeId id : uses[static_cast<size_t>(matrix)]) {
     const Node& node = graph.node(id);
     if (turns_matrix(node)) {
-      if (std::string why = why_not_sparse(graph, uses, node.outputs[0]); !why.empty()) return why;
+      each_reader(graph, uses, node.outputs[0], !turned, visit, visit_output);
       continue;
     }
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] != matrix) continue;
-      if (const std::string why = ops::why_not_sparse(graph.signature(id), i); !why.empty())
-        return why + ": " + graph.text_of(id);
-    }
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.inputs[i] == matrix) visit(id, i, turned);
   }
   for (const GraphOutput& output : graph.outputs())
-    if (output.value == matrix) return "the output '" + output.name + "' gives it";
-  return "";
+    if (output.value == matrix) visit_output(output);
 }
 
 }  // namespace
@@ -41,7 +42,29 @@ std::string why_not_sparse(const Graph& graph, const std::string& weight) {
   if (value == kNoValue) return "";
   for (const GraphOutput& output : graph.outputs())
     if (output.name == weight) return "the output '" + output.name + "' replaces it";
-  return why_not_sparse(graph, graph.uses(), value);
+  std::string why;
+  each_reader(
+      graph, graph.uses(), value, false,
+      [&](NodeId id, size_t input, bool turned) {
+        if (!why.empty()) return;
+        why = ops::why_not_sparse(graph.signature(id), input, turned);
+        if (!why.empty()) why += ": " + graph.text_of(id);
+      },
+      [&](const GraphOutput& output) {
+        if (why.empty()) why = "the output '" + output.name + "' gives it";
+      });
+  return why;
+}
+
+int64_t tokens_of_products(const Graph& graph, const std::string& weight) {
+  const ValueId value = graph.find_input(weight);
+  int64_t tokens = 0;
+  if (value != kNoValue)
+    each_reader(
+        graph, graph.uses(), value, false,
+        [&](NodeId id, size_t, bool) { tokens += ops::tokens_of_product(graph.signature(id)); },
+        [](const GraphOutput&) {});
+  return tokens;
 }
 
 Graph sparsify(const Graph& graph, const std::map<std::string, SparseGrid>& grids, bool fixed) {
@@ -66,7 +89,7 @@ Graph sparsify(const Graph& graph, const std::map<std::string, SparseGrid>& grid
     const Shape values{grid.cells_down, grid.cells_across, grid.slots, grid.block_rows, grid.block_columns};
     stored[input.value] = {build.state(values_name(name), graph.type(input.value).dtype, values),
                            build.state(index_name(name), DType::kI32, index),
-                           {grid.cell_rows, grid.cell_columns, fixed}};
+                           {grid.cell_rows, grid.cell_columns, fixed, grid.padding}};
   }
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     const Node& node = graph.node(id);
@@ -77,18 +100,19 @@ Graph sparsify(const Graph& graph, const std::map<std::string, SparseGrid>& grid
       stored[node.outputs[0]] = other;
       continue;
     }
-    const auto found = node.inputs.size() < 2 ? stored.end() : stored.find(node.inputs[1]);
-    if (found == stored.end()) {
+    const auto read =
+        std::find_if(node.inputs.begin(), node.inputs.end(), [&](ValueId input) { return stored.count(input) > 0; });
+    if (read == node.inputs.end()) {
       copier.copy_node(id);
       continue;
     }
-    const Stored& weight = found->second;
+    const Stored& weight = stored.at(*read);
     std::vector<Tensor> inputs;
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-      inputs.push_back(i == 1 ? weight.values : build.tensor(copier[node.inputs[i]]));
+    for (const ValueId input : node.inputs)
+      inputs.push_back(input == *read ? weight.values : build.tensor(copier[input]));
     const InfoScope scope(build, copier.info(id));
-    const Tensor y =
-        sparse_product(graph.signature(id), inputs, weight.values, weight.index, weight.cell, weight.turned);
+    const Tensor y = ops::read_sparse(graph.signature(id), inputs, static_cast<size_t>(read - node.inputs.begin()),
+                                      weight.values, weight.index, weight.cell, weight.turned);
     copier.map(node.outputs[0], y.id);
   }
   copier.copy_outputs();

@@ -161,10 +161,13 @@ void SparseSoftmaxLines(const SparseSoftmax& call, int64_t begin, int64_t end, f
 void SparseGatherRows(const SparseRows& call, int64_t begin, int64_t end) {
   WithStorage(call.dtype, call.from, [&](auto* values) {
     using T = std::remove_cvref_t<decltype(*values)>;
+    T nothing;  // added to any number, it leaves the number's bits
+    store_element(&nothing, call.dtype, 0, -0.0);
     for (int64_t i = begin; i < end; ++i) {
       T* out = static_cast<T*>(call.out) + i * call.grid.columns();
-      std::fill_n(out, call.grid.columns(), T{});
-      each_piece(call, call.number(i), [&](int64_t at, int64_t column) HWY_ATTR {
+      std::fill_n(out, call.grid.columns(), call.rows[i] < 0 ? nothing : T{});
+      if (call.rows[i] < 0) continue;
+      each_piece(call, call.rows[i], [&](int64_t at, int64_t column) HWY_ATTR {
         std::copy_n(values + at, call.grid.block_columns, out + column);
       });
     }
@@ -181,7 +184,7 @@ void SparseScatterLines(const SparseRows& call, int64_t begin, int64_t end) {
                  [&](int64_t at, int64_t) { std::fill_n(out + at, wide, 0.0f); });
   WithStorage(call.dtype, call.from, [&](auto* rows) {
     for (int64_t i = 0; i < call.count; ++i) {
-      const int64_t number = call.number(i);
+      const int64_t number = call.rows[i];
       if (number < first || number >= last) continue;
       each_piece(call, number, [&](int64_t at, int64_t column) HWY_ATTR {
         const auto* row = rows + i * call.grid.columns() + column;
@@ -241,21 +244,29 @@ void run_softmax(const NodeSignature& node, const ops::SparseSoftmaxForm& form, 
 }
 
 int64_t rows_scratch(const NodeSignature& node, int threads) {
-  return cpu::lines_scratch(ops::sparse_rows_form(node).grid, false, {}, threads);
+  const ops::SparseRowsForm form = ops::sparse_rows_form(node);
+  return cpu::lines_scratch(form.grid, false, {}, threads) + cpu::scratch_bytes(form.numbers * 8);
 }
 
-void run_rows(const NodeSignature& node, const ops::SparseRowsForm& form, bool scatters, const KernelContext& context) {
+void run_rows(const NodeSignature& node, const Position& position, const ops::SparseRowsForm& form, bool scatters,
+              const KernelContext& context) {
   cpu::Room room(context.scratch);
   const cpu::SparsePatterns patterns(node, 2, form.grid, false, {}, context, room);
+  const auto* narrow = static_cast<const int32_t*>(context.inputs[0]);
+  const auto* wide = static_cast<const int64_t*>(context.inputs[0]);
+  auto* rows = room.take<int64_t>(form.numbers);
+  for (int64_t i = 0; i < form.numbers; ++i)
+    rows[i] =
+        ops::sparse_row_here(node, position, form.grid, i, node.inputs[0].dtype == DType::kI64 ? wide[i] : narrow[i]);
+  // Halves of numbers are moved as any 16 bits are.
+  const DType dtype = node.inputs[1].dtype == DType::kU16 ? DType::kBF16 : node.inputs[1].dtype;
   const cpu::SparseRows call{.grid = form.grid,
                              .lines = patterns.of(0),
-                             .wide_numbers = node.inputs[0].dtype == DType::kI64,
-                             .numbers = context.inputs[0],
+                             .rows = rows,
                              .count = form.numbers,
-                             .dtype = node.inputs[1].dtype,
+                             .dtype = dtype,
                              .from = context.inputs[1],
                              .out = context.outputs[0]};
-  for (int64_t i = 0; i < form.numbers; ++i) ops::check_sparse_number(node, form.grid, i, call.number(i));
   if (scatters) patterns.clear_unused(0, form.grid.block_elements() * 4, context.outputs[0]);
   context.team.split(scatters ? call.lines.lines : form.numbers, 1, [&](int64_t begin, int64_t end, int) {
     if (scatters)
@@ -290,9 +301,8 @@ void add_cpu_sparse_rows(Backend& backend) {
         backend, scatters ? "sparse_scatter_add" : "sparse_gather", refuse_types,
         [scatters](const NodeSignature& node, int) {
           cpu_level();
-          return [node, scatters, form = ops::sparse_rows_form(node)](const KernelContext& context) {
-            run_rows(node, form, scatters, context);
-          };
+          return [node, scatters, position = Position(node), form = ops::sparse_rows_form(node)](
+                     const KernelContext& context) { run_rows(node, position, form, scatters, context); };
         },
         rows_scratch);
 }

@@ -16,19 +16,15 @@ struct SparseSoftmax {
   void* out = nullptr;
 };
 
-/// A `sparse_gather`, or a `sparse_scatter_add` (`scatters`), with numbers that were checked.
+/// A `sparse_gather`, or a `sparse_scatter_add`.
 struct SparseRows {
   ops::SparseGrid grid{};
   SparseLines lines{};
-  bool wide_numbers = false;  ///< i64
-  const void* numbers = nullptr;
+  const int64_t* rows = nullptr;  ///< the numbers as rows of this part of the table; -1: another part has the row
   int64_t count = 0;
   DType dtype = DType::kF32;
   const void* from = nullptr;
   void* out = nullptr;
-  int64_t number(int64_t i) const {
-    return wide_numbers ? static_cast<const int64_t*>(numbers)[i] : static_cast<const int32_t*>(numbers)[i];
-  }
 };
 
 }  // namespace ramet::kernel::cpu

@@ -132,15 +132,22 @@ void sparse_softmax_grad(const ReferenceOperands& operands) {
   });
 }
 
+/// The row of this part of a table that the i-th number means; -1: another part has the row.
+int64_t row_here(const ReferenceOperands& operands, const SparseGrid& grid, int64_t i) {
+  const NodeSignature& node = operands.node();
+  return ops::sparse_row_here(node, Position(node), grid, i, operands.get_int(0, i));
+}
+
 void sparse_gather(const ReferenceOperands& operands) {
   const ops::SparseRowsForm form = ops::sparse_rows_form(operands.node());
   const int64_t width = form.grid.columns();
   for (int64_t i = 0; i < form.numbers * width; ++i) operands.set(0, i, 0.0);
   for (int64_t i = 0; i < form.numbers; ++i) {
-    const int64_t number = operands.get_int(0, i);
-    ops::check_sparse_number(operands.node(), form.grid, i, number);
+    const int64_t here = row_here(operands, form.grid, i);
+    if (here < 0)
+      for (int64_t column = 0; column < width; ++column) operands.set(0, i * width + column, -0.0);
     for_each_of_groups(operands, 2, form.grid, {}, [&](int64_t, int64_t row, int64_t column, int64_t element) {
-      if (row == number) operands.set(0, i * width + column, operands.get(1, element));
+      if (row == here) operands.set(0, i * width + column, operands.get(1, element));
     });
   }
 }
@@ -148,12 +155,12 @@ void sparse_gather(const ReferenceOperands& operands) {
 void sparse_scatter_add(const ReferenceOperands& operands) {
   const ops::SparseRowsForm form = ops::sparse_rows_form(operands.node());
   clear(operands);
-  for (int64_t i = 0; i < form.numbers; ++i)
-    ops::check_sparse_number(operands.node(), form.grid, i, operands.get_int(0, i));
+  std::vector<int64_t> here;
+  for (int64_t i = 0; i < form.numbers; ++i) here.push_back(row_here(operands, form.grid, i));
   for_each_of_groups(operands, 2, form.grid, {}, [&](int64_t, int64_t row, int64_t column, int64_t element) {
     double sum = 0;
     for (int64_t i = 0; i < form.numbers; ++i)
-      if (operands.get_int(0, i) == row) sum += operands.get(1, i * form.grid.columns() + column);
+      if (here[static_cast<size_t>(i)] == row) sum += operands.get(1, i * form.grid.columns() + column);
     operands.set(0, element, sum);
   });
 }
