@@ -138,6 +138,59 @@ void add_hand_made(std::vector<OpCase>& cases) {
                    .expected = {{2, 40, 3, 60, 5, 60, 0, 0}}});
 }
 
+/// relu(a of the source + b of the target) * c of the edge, itself, summed over targets and over sources.
+void add_edge_maps(std::vector<OpCase>& cases) {
+  const CaseInput index = given(kI32, {1, 4}, {1, 2, 0, 0}), ptr = given(kI32, {1, 4}, {0, 2, 2, 3});
+  const CaseInput a = given(kF32, {1, 3, 2}, {1, 2, 3, 4, 5, 6}), b = given(kF32, {1, 3, 2}, {1, -1, 2, -2, -3, -3}),
+                  c = given(kF32, {1, 4, 1}, {1, 10, 100, 1000});
+  const Attributes message{{"program", "3:%3=add(%0,%1);%4=relu(%3);%5=multiply(%4,%2)->%5,%5,%5"},
+                           {"shape", std::vector<int64_t>{1, 4, 2}},
+                           {"dtypes", "f32,f32,f32"},
+                           {"lead", 2},
+                           {"pointers", std::vector<int64_t>{0, 1}},
+                           {"reads", std::vector<int64_t>{0, 1, -1}},
+                           {"sums", std::vector<int64_t>{-1, 1, 0}},
+                           {"rows", std::vector<int64_t>{0, 3, 3}}};
+  cases.push_back({.op = "edge_map",
+                   .name = "by_hand",
+                   .inputs = {index, ptr, a, b, c},
+                   .attributes = message,
+                   .expected = {{4, 3, 60, 50, 0, 0, 1000, 2000}, {64, 53, 0, 0, 0, 0}, {1000, 2000, 4, 3, 60, 50}}});
+  Attributes means = message;
+  means.set("means", std::vector<int64_t>{0, 1, 0});
+  cases.push_back({.op = "edge_map",
+                   .name = "mean",
+                   .inputs = {index, ptr, a, b, c},
+                   .attributes = means,
+                   .expected = {{4, 3, 60, 50, 0, 0, 1000, 2000}, {32, 26.5, 0, 0, 0, 0}, {1000, 2000, 4, 3, 60, 50}}});
+  // Two samples that read one number for all edges; rows of one feature for edges of three.
+  cases.push_back({.op = "edge_map",
+                   .name = "two_samples",
+                   .inputs = {given(kI32, {2, 2}, {1, 0, 0, 0}), given(kF32, {2, 2, 1}, {1, 2, 3, 4}),
+                              given(kF32, {3}, {1, 2, 3})},
+                   .attributes = {{"program", "2:%2=multiply(%0,%1)->%2"},
+                                  {"shape", std::vector<int64_t>{2, 2, 3}},
+                                  {"dtypes", "f32"},
+                                  {"lead", 2},
+                                  {"pointers", std::vector<int64_t>{0}},
+                                  {"reads", std::vector<int64_t>{0, -1}},
+                                  {"sums", std::vector<int64_t>{0}},
+                                  {"rows", std::vector<int64_t>{2}}},
+                   .expected = {{1, 2, 3, 2, 4, 6, 6, 12, 18, 0, 0, 0}}});
+  cases.push_back({.op = "edge_map",
+                   .name = "without_samples",
+                   .inputs = {given(DType::kI64, {3}, {2, 0, 2}), given(kF32, {3, 1}, {1, 2, 3})},
+                   .attributes = {{"program", "1:%1=negate(%0)->%1,%1"},
+                                  {"shape", std::vector<int64_t>{3, 1}},
+                                  {"dtypes", "f32,f32"},
+                                  {"lead", 1},
+                                  {"pointers", std::vector<int64_t>{0}},
+                                  {"reads", std::vector<int64_t>{0}},
+                                  {"sums", std::vector<int64_t>{-1, 0}},
+                                  {"rows", std::vector<int64_t>{0, 3}}},
+                   .expected = {{-3, -1, -3}, {-1, 0, -6}}});
+}
+
 TensorData carried(Shape shape, const Numbers& values) {
   return TensorData(HostTensor::of(kI32, std::move(shape), values));
 }
@@ -590,6 +643,7 @@ void add_drawn_paths(std::vector<OpCase>& cases, int64_t number) {
 
 void add_graph_cases(std::vector<OpCase>& cases) {
   add_hand_made(cases);
+  add_edge_maps(cases);
   add_pairs_by_hand(cases);
   for (uint64_t number = 0; number < 6; ++number) add_drawn_pairs(cases, number);
   for (uint64_t number = 0; number < 8; ++number) add_drawn(cases, number);

@@ -1,6 +1,7 @@
 #include "ramet/base/error.h"
 #include "ramet/ops/build.h"
 #include "ramet/ops/map_program.h"
+#include "ramet/ops/map_types.h"
 #include "ramet/ops/rules.h"
 
 // The op `map`: a whole MapProgram in one node.
@@ -9,17 +10,6 @@ namespace ramet::ops {
 namespace {
 
 using Reduce = MapProgram::Reduce;
-
-std::vector<DType> output_dtypes(const NodeSignature& node) {
-  std::vector<DType> dtypes;
-  const std::string& list = node.attributes.get_string("dtypes");
-  for (size_t begin = 0; begin <= list.size();) {
-    const size_t comma = std::min(list.find(',', begin), list.size());
-    dtypes.push_back(dtype_from_name(std::string_view(list).substr(begin, comma - begin)));
-    begin = comma + 1;
-  }
-  return dtypes;
-}
 
 Shape output_shape(const NodeSignature& node, const Shape& space, Reduce reduce) {
   if (reduce == Reduce::kNone) return space;
@@ -46,28 +36,13 @@ void check_inputs(const NodeSignature& node, const MapProgram& program, const Sh
 std::vector<TensorType> infer(const NodeSignature& node) {
   const MapProgram program = MapProgram::parse(node.attributes.get_string("program"));
   const Shape space = shape_attribute(node, "shape");
+  check_inputs(node, program, space);
   std::vector<DType> inputs;
   for (const TensorType& type : node.inputs) inputs.push_back(type.dtype);
-  const std::vector<DType> types = map_value_types(program, inputs, node.text());
-  check_inputs(node, program, space);
-  const std::vector<DType> dtypes = output_dtypes(node);
-  if (dtypes.size() != program.outputs.size())
-    refuse(node, "as many element types are needed as the program has outputs", std::to_string(dtypes.size()),
-           std::to_string(program.outputs.size()));
+  const std::vector<DType> dtypes = map_output_dtypes(node, program, inputs);
   std::vector<TensorType> outputs;
-  for (size_t i = 0; i < dtypes.size(); ++i) {
-    const MapProgram::Output& output = program.outputs[i];
-    const DType value = types[static_cast<size_t>(output.value)];
-    if (output.value < program.inputs && program.counters()[static_cast<size_t>(output.value)])
-      refuse(node, "a counter is given as output " + std::to_string(i));
-    const bool widens = value == DType::kF32 && dtypes[i] != DType::kF64;
-    if (widens ? !is_floating(dtypes[i]) : value != dtypes[i])
-      refuse(node, "output " + std::to_string(i) + " has the wrong element type", std::string(name_of(dtypes[i])),
-             widens ? "a floating-point type" : std::string(name_of(value)));
-    if (output.reduce != Reduce::kNone && !is_floating(value))
-      refuse(node, "only floats are summed", std::string(name_of(value)), "a floating-point value");
-    outputs.push_back({dtypes[i], output_shape(node, space, output.reduce)});
-  }
+  for (size_t i = 0; i < dtypes.size(); ++i)
+    outputs.push_back({dtypes[i], output_shape(node, space, program.outputs[i].reduce)});
   return outputs;
 }
 
@@ -202,6 +177,34 @@ Attributes localize(const NodeSignature& node, const std::vector<int64_t>& parts
 }
 
 }  // namespace
+
+std::vector<DType> map_output_dtypes(const NodeSignature& node, const MapProgram& program,
+                                     std::span<const DType> inputs) {
+  const std::vector<DType> types = map_value_types(program, inputs, node.text());
+  std::vector<DType> dtypes;
+  const std::string& list = node.attributes.get_string("dtypes");
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t comma = std::min(list.find(',', begin), list.size());
+    dtypes.push_back(dtype_from_name(std::string_view(list).substr(begin, comma - begin)));
+    begin = comma + 1;
+  }
+  if (dtypes.size() != program.outputs.size())
+    refuse(node, "as many element types are needed as the program has outputs", std::to_string(dtypes.size()),
+           std::to_string(program.outputs.size()));
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    const MapProgram::Output& output = program.outputs[i];
+    const DType value = types[static_cast<size_t>(output.value)];
+    if (output.value < program.inputs && program.counters()[static_cast<size_t>(output.value)])
+      refuse(node, "a counter is given as output " + std::to_string(i));
+    const bool widens = value == DType::kF32 && dtypes[i] != DType::kF64;
+    if (widens ? !is_floating(dtypes[i]) : value != dtypes[i])
+      refuse(node, "output " + std::to_string(i) + " has the wrong element type", std::string(name_of(dtypes[i])),
+             widens ? "a floating-point type" : std::string(name_of(value)));
+    if (output.reduce != Reduce::kNone && !is_floating(value))
+      refuse(node, "only floats are summed", std::string(name_of(value)), "a floating-point value");
+  }
+  return dtypes;
+}
 
 void register_map_ops(OpRegistry& registry) {
   using Kind = AttributeSpec::Kind;

@@ -17,6 +17,7 @@ void register_sparse_ops(OpRegistry& registry);
 void register_sparse_evolve_ops(OpRegistry& registry);
 void register_neighbor_ops(OpRegistry& registry);
 void register_segment_head_ops(OpRegistry& registry);
+void register_edge_map_op(OpRegistry& registry);
 void register_halo_ops(OpRegistry& registry);
 void register_radial_ops(OpRegistry& registry);
 void register_pair_ops(OpRegistry& registry);
@@ -59,6 +60,7 @@ void ramet::ir::register_all_ops(OpRegistry& registry) {
   ops::register_sparse_evolve_ops(registry);
   ops::register_neighbor_ops(registry);
   ops::register_segment_head_ops(registry);
+  ops::register_edge_map_op(registry);
   ops::register_halo_ops(registry);
   ops::register_radial_ops(registry);
   ops::register_pair_ops(registry);

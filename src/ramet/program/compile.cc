@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "ramet/base/error.h"
+#include "ramet/ir/text.h"
 #include "ramet/layout/partition.h"
 #include "ramet/machine/machine.h"
 #include "ramet/program/block_operands.h"
@@ -24,6 +25,7 @@
 #include "ramet/program/stage.h"
 #include "ramet/program/steps.h"
 #include "ramet/transform/attach_programs.h"
+#include "ramet/transform/fold_messages.h"
 #include "ramet/transform/fuse.h"
 #include "ramet/transform/hoist.h"
 #include "ramet/transform/inline_maps.h"
@@ -108,6 +110,10 @@ void merge_maps(Stage& stage) {
   for (Piece& piece : stage.pieces) piece.graph = transform::inline_maps(transform::merge_maps(piece.graph));
 }
 
+void fold_messages(Stage& stage) {
+  for (Piece& piece : stage.pieces) piece.graph = transform::fold_messages(piece.graph);
+}
+
 std::vector<std::string> weights_of(const Stage& stage) {
   std::vector<std::string> names;
   for (const LocalState& state : stage.states)
@@ -137,7 +143,15 @@ Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions
   // Before operands are blocked for the kernels, which depend on the epilogue.
   log.run("epilogues", [&] { return join_epilogues(stage, library, options.threads), 0; });
   // Behind the sums in place, whose nodes it would hide; in front of all that counts tensors.
-  if (merges_maps(library)) log.run("merge maps", [&] { return merge_maps(stage), 0; });
+  if (merges_maps(library)) {
+    log.run("merge maps", [&] { return merge_maps(stage), 0; });
+    log.run("fold messages", [&] { return fold_messages(stage), 0; });
+    log.show("fold messages", [&] {
+      std::string text;
+      for (const Piece& piece : stage.pieces) text += print(piece.graph);
+      return text;
+    });
+  }
   log.run("block", [&] { return block_operands(stage, library, first_of(weights, options.copies.unblocked)), 0; });
   if (stage.phased) split_prepare(stage);
 #ifdef RAMET_VERIFY

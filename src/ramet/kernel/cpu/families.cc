@@ -1,6 +1,7 @@
 #include "ramet/kernel/cpu/families.h"
 
 #include "ramet/kernel/aliases.h"
+#include "ramet/kernel/cpu/edge_map.h"
 #include "ramet/kernel/cpu/paths.h"
 
 namespace ramet::kernel::cpu {
@@ -22,6 +23,7 @@ void add_all(Backend& backend) {
   add_cpu_sparse(backend);
   add_cpu_neighbors(backend);
   add_cpu_segment_heads(backend);
+  add_cpu_edge_map(backend);
   add_cpu_radial(backend);
   add_cpu_pairs(backend);
   add_cpu_paths(backend);

@@ -148,8 +148,10 @@ class MapOracle {
 
 }  // namespace
 
+void run_reference_map(const ReferenceOperands& operands) { MapOracle(operands).run(); }
+
 void add_reference_map(Backend& backend) {
-  const auto run = [](const ReferenceOperands& operands) { MapOracle(operands).run(); };
+  const auto run = run_reference_map;
   for (const MapOpInfo& info : map_op_table())
     if (info.types != MapOpTypes::kDropout) add_reference(backend, std::string(info.name), run);
   add_reference(backend, "map", run);

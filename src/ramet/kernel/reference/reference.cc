@@ -16,6 +16,7 @@ void add_reference_reduce(Backend& backend);
 void add_reference_matmul(Backend& backend);
 void add_reference_sparse(Backend& backend);
 void add_reference_sparse_evolve(Backend& backend);
+void add_reference_edge_map(Backend& backend);
 void add_reference_neighbors(Backend& backend);
 void add_reference_segment_heads(Backend& backend);
 void add_reference_radial(Backend& backend);
@@ -74,6 +75,7 @@ void add_reference_kernels(Backend& backend) {
   add_reference_matmul(backend);
   add_reference_sparse(backend);
   add_reference_sparse_evolve(backend);
+  add_reference_edge_map(backend);
   add_reference_neighbors(backend);
   add_reference_segment_heads(backend);
   add_reference_radial(backend);

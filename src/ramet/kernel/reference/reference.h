@@ -29,6 +29,7 @@ class ReferenceOperands {
   void* output_bytes(int output) const { return context_.outputs[static_cast<size_t>(output)]; }
   const NodeSignature& node() const { return node_; }
   const Attributes& attributes() const { return node_.attributes; }
+  const KernelContext& context() const { return context_; }
 
  private:
   const NodeSignature& node_;
@@ -41,6 +42,9 @@ void add_reference_kernels(Backend& backend);
 /// Adds the reference kernel of an op: a function run on the team's owner thread; `refuse` as in KernelEntry.
 void add_reference(Backend& backend, const std::string& op, std::function<void(const ReferenceOperands&)> run,
                    std::function<std::string(const NodeSignature&)> refuse = {});
+
+/// What the reference kernel of `map` computes.
+void run_reference_map(const ReferenceOperands& operands);
 
 /// Calls `visit(index)` for each index vector of `shape` in row-major order.
 void for_each_index(const Shape& shape, const std::function<void(const std::vector<int64_t>& index)>& visit);
