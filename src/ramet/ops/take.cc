@@ -91,6 +91,45 @@ int64_t index_bytes(const NodeSignature& node, size_t first) {
   return bytes;
 }
 
+/// The index that `index` repeats along its last dimensions, where these run along kept axes all the same: with the
+/// dimensions left out, whole lines of elements have one index. Changes `along`; an invalid Tensor where there is none.
+Tensor without_repeats(const SimplifyContext& c, const Shape& whole, Tensor index, Dims& along) {
+  const Graph& graph = c.build.graph();
+  const NodeId maker = graph.value(index.id).producer;
+  if (maker == kNoNode || graph.node(maker).op->name != "broadcast_to") return {};
+  // Axes that are kept already would come in front of those that are kept from now on.
+  if (std::ranges::count_if(along, [](int64_t axis) { return axis >= 0; }) + 1 != whole.rank()) return {};
+  const Tensor source{&c.build, graph.node(maker).inputs[0]};
+  const Shape &from = source.shape(), &to = index.shape();
+  const int more = to.rank() - from.rank();
+  int kept = to.rank();  // dimensions of the index that stay
+  while (kept > 0) {
+    const int axis = static_cast<int>(along[static_cast<size_t>(kept - 1)]);
+    const bool repeats = kept - 1 < more || from.dim(kept - 1 - more) == 1;
+    const bool runs_on = axis == whole.rank() - (to.rank() - kept) - 1;  // the last axes, in order
+    if (!repeats || !runs_on || to.dim(kept - 1) != whole.dim(axis)) break;
+    --kept;
+  }
+  Dims dims(to.dims().begin(), to.dims().begin() + kept);
+  if (kept == to.rank() || kept == 0 || Shape(dims).elements() != from.elements()) return {};
+  along.resize(static_cast<size_t>(kept));
+  return reshape(source, Shape(std::move(dims)));
+}
+
+/// `take` or `put` of whole lines in place of single elements of them.
+Tensor simplify_addressing(SimplifyContext& c, size_t first_index) {
+  if (c.inputs.size() != first_index + 1 || !c.node.attributes.has("along") ||
+      c.node.attributes.get_int_or("before", 0) != 0)
+    return {};
+  Dims along = c.node.attributes.get_ints("along");
+  const Tensor index = without_repeats(c, c.node.inputs[0].shape, c.inputs[first_index], along);
+  if (!index.valid()) return {};
+  std::vector<Tensor> inputs(c.inputs.begin(), c.inputs.end());
+  inputs[first_index] = index;
+  Attributes attributes = c.node.attributes;
+  return c.build.ops(c.node.op->name, inputs, attributes.set("along", along)).at(0);
+}
+
 // --- take ---
 
 OpDef take_op() {
@@ -112,6 +151,7 @@ OpDef take_op() {
                           addressing_of(c.node.attributes), {.by = "add"});
     return gradients;
   };
+  op.simplify = [](SimplifyContext& c) { return simplify_addressing(c, 1); };
   op.sharding = [](const NodeSignature& node) { return addressing_sharding(node, IndexSpace(node, 1), true); };
   op.cost = [](const NodeSignature& node) {
     Cost cost;
@@ -263,6 +303,7 @@ OpDef put_op() {
       optional_attribute("include_self", Kind::kBool, "false: what an updated element was does not count (true)"));
   op.infer = infer_put;
   op.gradient = [](GradientContext& c) { return PutGradient(c).run(); };
+  op.simplify = [](SimplifyContext& c) { return simplify_addressing(c, 2); };
   op.sharding = [](const NodeSignature& node) { return addressing_sharding(node, IndexSpace(node, 2), false); };
   op.cost = [](const NodeSignature& node) {
     const bool computes = node.attributes.get_string("by") != "set";
