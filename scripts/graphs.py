@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Published figures of networks on graphs, again: trains with the protocols of papers, and prints a table.
 
-usage: scripts/graphs.py [--data DIR] [--only TEXT] [--seeds N] [--full] [--jobs N] [--work DIR]
+usage: scripts/graphs.py [--data DIR] [--only TEXT ...] [--seeds N] [--full] [--jobs N] [--work DIR]
 
 Every training that ends adds a line to results.jsonl in the work folder. A later call reads the file and does only what
 is missing, so the script may be interrupted at any time. DIR (default: RAMET_DATA) holds the folders planetoid,
@@ -320,7 +320,7 @@ class Trainings:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=os.environ.get("RAMET_DATA", ""))
-    parser.add_argument("--only", default="", help="figures whose name holds this text")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="figures whose name holds one of these texts")
     parser.add_argument("--seeds", type=int, default=10**6, help="the most trainings of a figure")
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="trainings at a time, of one thread each")
@@ -331,7 +331,7 @@ def main():
         raise SystemExit("no data: give --data DIR, or set RAMET_DATA")
     work = pathlib.Path(args.work)
     work.mkdir(parents=True, exist_ok=True)
-    figures = [figure for figure in FIGURES if args.only in figure.name and (args.full or not figure.full)]
+    figures = [figure for figure in FIGURES if any(text in figure.name for text in args.only) and (args.full or not figure.full)]
     trainings = Trainings(args, work)
     try:
         trainings.all(figures)
