@@ -8,6 +8,7 @@
 #include <set>
 
 #include "support/errors.h"
+#include "support/temporary.h"
 
 namespace ramet::tests {
 namespace {
@@ -296,7 +297,7 @@ TEST(LibrarySparse, AllWeightsThatCannotBeSparseAreNamedWithTheReason) {
       convolution(y, m.weight("padded", {8, 8, 1, 1}, init), Tensor(), {.low = {1, 1}, .high = {1, 1}});
   const Tensor grouped = convolution(y, m.weight("grouped", {8, 4, 1, 1}, init), Tensor(), {.groups = 2});
   const Tensor rows = reshape(y, {2, 32, 4});
-  const Tensor stacked = matmul(rows, m.weight("stacked", {2, 4, 16}, init));
+  const Tensor stacked = matmul(reshape(rows, {2, 1, 32, 4}), m.weight("stacked", {2, 4, 16}, init));
   const Tensor table = m.weight("turned", {16, 4}, init);
   const Tensor turned = matmul(rows, transpose(table, {1, 0})) + reduce_mean(transpose(table, {1, 0}));
   const Tensor left = matmul(m.weight("left", {16, 32}, init), rows);
@@ -313,7 +314,7 @@ TEST(LibrarySparse, AllWeightsThatCannotBeSparseAreNamedWithTheReason) {
   EXPECT_THAT(error, AllOf(HasSubstr("'strided' f32[8,8,1,1]: its convolution has a stride"),
                            HasSubstr("'padded' f32[8,8,1,1]: its convolution has padding"),
                            HasSubstr("'grouped' f32[8,4,1,1]: its convolution has groups"),
-                           HasSubstr("'stacked' f32[2,4,16]: the matrix of a product has 3 dimensions"),
+                           HasSubstr("'stacked' f32[2,4,16]: its matrices do not meet as many others, one by one"),
                            HasSubstr("'left' f32[16,32]: a product reads it as another operand")));
   EXPECT_THAT(error, AllOf(HasSubstr("'columns' f32[8,16]: columns of it are looked up"),
                            HasSubstr("'blocks' f32[16,2,4]: a table that is looked up has 3 dimensions"),
@@ -401,6 +402,54 @@ TEST(LibrarySparse, NewBlocksOfATiedTableAreThoseWithTheGreatestGradients) {
     const double found = blocks[static_cast<size_t>(at - candidates.begin())].first;
     EXPECT_NEAR(found, blocks[i].first, 1e-6) << "of blocks with equal gradients any may be first";
   }
+}
+
+/// Three experts of two layers, each of which meets all samples.
+Model experts_model() {
+  ModelBuilder m("experts");
+  const auto wave = Init::by("wave", [](int64_t i) { return 0.3 * std::sin(static_cast<double>(i) * 0.7); });
+  const Tensor x = m.input("x", DType::kF32, {kBatch, kWidth});
+  const Tensor each = broadcast_to(reshape(x, {1, kBatch, kWidth}), {4, kBatch, kWidth});
+  const Tensor up = m.weight("up", {4, kWidth, kInner}, wave, {.axes = {"", "embed", "mlp"}});
+  const Tensor down = m.weight("down", {4, kWidth, kInner}, wave, {.axes = {"", "embed", "mlp"}});
+  const Tensor y = matmul(relu(matmul(each, up)), down, false, true);
+  m.axis_units("mlp", 4);
+  m.loss(reduce_mean(y * y));
+  return m.build();
+}
+
+TEST(LibrarySparse, StackedMatricesBecomeSparse) {
+  const Model dense = experts_model();
+  std::vector<double> losses;
+  for (const Model& model : {dense, sparsify(dense, {.weights = {"*"}, .density = 1, .block = {2, 4}, .cells = 2})}) {
+    Training training(model, {.schedule = {.learning_rate = 0.01}, .threads = 1});
+    std::vector<float> room;
+    for (int64_t step = 0; step < 3; ++step) {
+      numbers_of(room, step);
+      losses.push_back(training.step({{"x", std::span(room).first(kBatch * kWidth)}}).loss);
+    }
+  }
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(losses[i + 3], losses[i], 1e-5) << i;
+  const Model fixed = sparsify(dense, {.weights = {"*"}, .density = 0.3, .block = {4, 4}, .cells = 4});
+  const TemporaryFolder folder;
+  Training stored(sparsify(dense, {.weights = {"*"}, .density = 0.3, .block = {4, 4}}), {.threads = 1});
+  stored.save_weights(folder / "dense.safetensors");
+  Training whole(dense, {.threads = 1});
+  whole.load_weights(folder / "dense.safetensors");
+  std::vector<float> room;
+  numbers_of(room, 0);
+  const NamedViews numbers{{"x", std::span<const float>(room).first(kBatch * kWidth)}};
+  EXPECT_NEAR(whole.step(numbers).loss, stored.step(numbers).loss, 1e-5);
+  // A cell of 32 x 16 has 32 blocks; four matrices lie one above the other.
+  EXPECT_EQ(fixed.type_of("up.values"), (TensorType{DType::kF32, {4, 4, 10, 4, 4}}));
+  expect_one_hash(fixed, {"", "t=2", "t=4", "r=2", "r=2 rts=weights,grads,optimizer", "recompute=layer", "r=2 t=2"});
+  for (const char* regrow : {"random", "gradient"})
+    expect_one_hash(sparsify(dense, {.weights = {"*"},
+                                     .density = 0.3,
+                                     .block = {4, 4},
+                                     .cells = 4,
+                                     .evolve = {.every = 2, .steps = 4, .regrow = regrow}}),
+                    {"", "t=2", "r=2 rts=weights,grads,optimizer"}, 4);
 }
 
 TEST(LibrarySparse, TablesThatAreLookedUpBecomeSparse) {

@@ -167,8 +167,7 @@ class Sparsifier {
     if (is_vector(weight)) return "it is no matrix";
     for (const Graph* graph : graphs())
       if (std::string why = transform::why_not_sparse(*graph, weight.name); !why.empty()) return why;
-    const Shape& shape = weight.type.shape;
-    return shape.dim(0) * shape.dim(1) == shape.elements() ? "" : "it is no matrix";
+    return transform::matrix_of(weight.type.shape) ? "" : "it is no matrix";
   }
 
   int64_t cells_along(const StateTensor& weight, size_t dim) const {
@@ -181,8 +180,10 @@ class Sparsifier {
   }
 
   void add_grid(const StateTensor& weight) {
-    const int64_t rows = weight.type.shape.dim(0), columns = weight.type.shape.dim(1);
-    SparseGrid grid{.cells_down = cells_along(weight, 0), .cells_across = cells_along(weight, 1)};
+    const auto [rows, columns, stacked] = *transform::matrix_of(weight.type.shape);
+    const size_t first = stacked > 1 ? 1 : 0;
+    SparseGrid grid{.cells_down = stacked * cells_along(weight, first), .cells_across = cells_along(weight, first + 1)};
+    grid.stacked = stacked;
     grid.block_rows = options_.block_rows, grid.block_columns = options_.block_columns;
     const auto divides = [](int64_t extent, int64_t cells, int64_t side) {
       return extent % cells == 0 && extent / cells % side == 0;
@@ -193,7 +194,7 @@ class Sparsifier {
                  times(grid.block_rows, grid.block_columns),
              "divisors of " + times(rows, columns),
              "Choose another block or fewer cells, or leave the weight dense: add the pattern '!" + weight.name + "'");
-    grid.padding = rows - weight.unpadded().shape.dim(0);
+    grid.padding = rows - weight.unpadded().shape.dim(0) * (rows / weight.type.shape.dim(0));
     grid.cell_rows = rows / grid.cells_down, grid.cell_columns = columns / grid.cells_across;
     grids_[weight.name] = grid;
   }
@@ -319,6 +320,22 @@ class Sparsifier {
     return numbers;
   }
 
+  /// Those of the index: cells, none of which is padding. Stacked matrices are cut by their number if layouts cut it.
+  static std::vector<LogicalAxis> axes_of_cells(const StateTensor& weight, const SparseGrid& grid) {
+    std::vector<LogicalAxis> axes(3);
+    if (weight.axes.empty()) return axes;
+    const size_t first = grid.stacked > 1 ? 1 : 0;
+    const auto take = [&](size_t dim, int64_t times) {
+      return LogicalAxis{weight.axes[dim].name, weight.axes[dim].blocks * times};
+    };
+    if (grid.cells_down > grid.stacked)
+      axes[0] = take(first, grid.stacked);
+    else if (grid.stacked > 1)
+      axes[0] = take(0, 1);
+    if (grid.cells_across > 1) axes[1] = take(first + 1, 1);
+    return axes;
+  }
+
   /// Declares the index, and returns the values.
   StateTensor stored(const StateTensor& weight, const SparseGrid& grid) {
     const std::vector<float> dense = numbers_of(weight);
@@ -333,13 +350,7 @@ class Sparsifier {
     const std::vector<int32_t> pattern =
         with_unused_slots(by_magnitude ? magnitude_pattern(used, dense) : random_pattern(used, options_.seed, name),
                           used.slots, grid.slots);
-    std::vector<LogicalAxis> axes;  // of cells, none of which is padding
-    for (size_t dim = 0; dim < 2; ++dim)
-      if ((dim == 0 ? grid.cells_down : grid.cells_across) > 1)
-        axes.push_back({weight.axes[dim].name, weight.axes[dim].blocks});
-      else
-        axes.emplace_back();
-    axes.emplace_back();
+    std::vector<LogicalAxis> axes = axes_of_cells(weight, grid);
     HostTensor index({DType::kI32, Shape{grid.cells_down, grid.cells_across, grid.slots}});
     std::memcpy(index.data.data(), pattern.data(), index.data.size());
     StateTensor places{name, index.type, StateKind::kPattern, StateInit::from(TensorData(std::move(index))), ""};
@@ -392,8 +403,16 @@ std::vector<SparseWeight> sparse_weights(const Model& model) {
     const bool multiplies = node.op->name == "sparse_matmul";
     if (!multiplies && node.op->name != "sparse_gather") continue;
     const NodeSignature signature = model.evaluate.signature(id);
-    grids[model.evaluate.value(node.inputs[1]).name] =
-        multiplies ? sparse_matmul_form(signature).grid : sparse_rows_form(signature).grid;
+    SparseGrid grid = multiplies ? sparse_matmul_form(signature).grid : sparse_rows_form(signature).grid;
+    ValueId values = node.inputs[1];
+    // Stacked matrices are one state, which products see as several.
+    if (const NodeId maker = model.evaluate.value(values).producer;
+        maker != kNoNode && model.evaluate.node(maker).op->name == "reshape" && signature.inputs[1].shape.rank() == 6) {
+      values = model.evaluate.node(maker).inputs[0];
+      grid.stacked = signature.inputs[1].shape[0];
+      grid.cells_down *= grid.stacked;
+    }
+    grids[model.evaluate.value(values).name] = grid;
   }
   std::vector<SparseWeight> found;
   for (const StateTensor& weight : model.weights) {
@@ -415,7 +434,8 @@ std::vector<StateTensor> dense_published(const Model& model) {
     if (found == by_values.end()) continue;
     const SparseGrid& grid = found->second.grid;
     state.name = found->second.name;
-    state.type.shape = {grid.rows(), grid.columns()};
+    state.type.shape = grid.stacked > 1 ? Shape{grid.stacked, grid.rows() / grid.stacked, grid.columns()}
+                                        : Shape{grid.rows(), grid.columns()};
     state.axes.clear();
     if (grid.padding > 0) state.axes = {{"", 1, std::min(grid.padding, grid.rows())}, {}};
   }

@@ -15,6 +15,7 @@ struct SparseCell {
   int64_t rows = 0, columns = 0;
   bool fixed = false;
   int64_t padding = 0;
+  int64_t stacked = 1;  ///< matrices, one above the other, which products meet apart
 };
 /// x [..., columns] by the transposed sparse matrix: [..., rows]; with `transpose`, x [..., rows]: [..., columns].
 /// Values of 6 dimensions are those of several products: their first dimension is x's first one.

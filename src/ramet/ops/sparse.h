@@ -32,6 +32,7 @@ struct SparseGrid {
   int64_t block_rows = 0, block_columns = 0;
   int64_t slots = 0;    ///< stored blocks of a cell
   int64_t padding = 0;  ///< rows at the end that mean nothing, for files of the dense matrix
+  int64_t stacked = 1;  ///< matrices, one above the other, which products meet apart; they divide cells_down
 
   int64_t rows() const { return cells_down * cell_rows; }
   int64_t columns() const { return cells_across * cell_columns; }

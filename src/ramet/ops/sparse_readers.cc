@@ -37,6 +37,13 @@ std::string why_not_of_table(const NodeSignature& node, bool turned) {
   return node.outputs[0].shape[1] == table[1] ? "" : "parts of its rows are taken";
 }
 
+std::string why_not_of_stack(const NodeSignature& node, bool turned) {
+  const Shape &x = node.inputs[0].shape, &w = node.inputs[1].shape;
+  if (x.rank() != 3 || x[0] != w[0]) return "its matrices do not meet as many others, one by one";
+  if (w[2] == 1) return "its matrices have one column";
+  return turned ? "its dimensions are permuted" : "";
+}
+
 /// Rows by a gather's numbers, or those from a slice's first to its last.
 Tensor rows_of_table(const NodeSignature& node, std::span<const Tensor> inputs, Tensor values, Tensor index,
                      const SparseCell& cell) {
@@ -56,8 +63,11 @@ std::string why_not_sparse(const NodeSignature& node, size_t input, bool turned)
   if (!convolves && op != "matmul" && op != "linear") return "the op " + op + " has no sparse form";
   if (input != 1) return "a product reads it as another operand than the matrix";
   if (convolves) return why_not_of_filter(node);
-  if (node.inputs[1].shape.rank() != 2)
+  if (node.inputs[1].shape.rank() == 3 && op == "matmul") {
+    if (const std::string why = why_not_of_stack(node, turned); !why.empty()) return why;
+  } else if (node.inputs[1].shape.rank() != 2) {
     return "the matrix of a product has " + std::to_string(node.inputs[1].shape.rank()) + " dimensions";
+  }
   if (node.inputs[0].shape.rank() < 2) return "its product is that with a vector";
   if (node.attributes.get_bool_or("transpose_a", false)) return "its product transposes the other operand";
   return "";
@@ -73,6 +83,15 @@ Tensor read_sparse(const NodeSignature& node, std::span<const Tensor> inputs, si
   const bool channels_first = convolves && !node.attributes.get_bool_or("channels_last", false);
   std::optional<DType> dtype;
   if (node.attributes.has("dtype")) dtype = node.attributes.get_dtype("dtype");
+  if (cell.stacked > 1 || node.inputs[1].shape.rank() == 3) {
+    const auto apart = [&](Tensor all) {
+      Dims dims = all.shape().dims();
+      dims[0] /= cell.stacked;
+      dims.insert(dims.begin(), cell.stacked);
+      return reshape(all, Shape(std::move(dims)));
+    };
+    values = apart(values), index = apart(index);
+  }
   Tensor x = inputs[0];
   const int rank = x.shape().rank();
   if (channels_first) x = transpose(x, channels_last_order(rank));

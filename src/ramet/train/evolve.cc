@@ -73,6 +73,37 @@ GradientUse joined(std::vector<GradientUse> uses) {
   return {concat(a, 0), concat(b, 0)};
 }
 
+/// The candidates of a weight; of stacked matrices, of one after another.
+Tensor candidates_of(const std::vector<GradientUse>& uses, Tensor index, const SparseGrid& grid,
+                     const std::string& norm) {
+  if (grid.stacked == 1) {
+    const GradientUse all = joined(uses);
+    return sparse_candidates(all.a, all.b, index, grid, norm);
+  }
+  SparseGrid each = grid;
+  each.cells_down /= grid.stacked;
+  const auto taken = [](Tensor from, int64_t first, int64_t count) {
+    std::vector<int64_t> start(static_cast<size_t>(from.shape().rank()), 0), stop = from.shape().dims();
+    start[0] = first, stop[0] = first + count;
+    return slice(from, start, stop);
+  };
+  std::vector<Tensor> candidates;
+  for (int64_t i = 0; i < grid.stacked; ++i) {
+    std::vector<GradientUse> own;
+    for (const GradientUse& use : uses) own.push_back({taken(use.a, i, 1), taken(use.b, i, 1)});
+    const GradientUse all = joined(std::move(own));
+    candidates.push_back(
+        sparse_candidates(all.a, all.b, taken(index, i * each.cells_down, each.cells_down), each, norm));
+  }
+  return concat(candidates, 0);
+}
+
+/// The state that an index is, or whose stacked patterns it holds apart.
+ValueId state_of_index(const Graph& graph, ValueId index) {
+  const NodeId maker = graph.value(index).producer;
+  return maker != kNoNode && graph.node(maker).op->name == "reshape" ? graph.node(maker).inputs[0] : index;
+}
+
 }  // namespace
 
 std::set<std::string> own_step_values(const Model& model, const TrainOptions& options) {
@@ -118,7 +149,7 @@ Graph candidates_graph(const Model& model, const Graph& program, const Graph& bo
   std::map<ValueId, std::vector<NodeId>> products;  // that make gradients, by the value of the index
   for (NodeId id = 0; id < static_cast<NodeId>(both.nodes().size()); ++id)
     if (both.node(id).op->name == "sparse_outer" || both.node(id).op->name == "sparse_scatter_add")
-      products[both.node(id).inputs[2]].push_back(id);
+      products[state_of_index(both, both.node(id).inputs[2])].push_back(id);
   Graph graph(kCandidates);
   GraphCopier copier(both, graph);
   copier.copy_inputs();
@@ -141,11 +172,10 @@ Graph candidates_graph(const Model& model, const Graph& program, const Graph& bo
       uses.push_back(
           gradient_use(node, build.tensor(copier[node.inputs[0]]), build.tensor(copier[node.inputs[1]]), weight.grid));
     }
-    const GradientUse all = joined(std::move(uses));
     const std::string name = model::candidates_name(weight.name);
     build.output(name,
-                 sparse_candidates(all.a, all.b, build.tensor(copier[index]), weight.grid,
-                                   program.node(evolving->second).attributes.get_string("norm")),
+                 candidates_of(uses, build.tensor(copier[index]), weight.grid,
+                               program.node(evolving->second).attributes.get_string("norm")),
                  OutputRole::kState);
     wanted.push_back(*graph.find_output(name));
   }

@@ -33,10 +33,11 @@ StoredWeight stored_weight(const Checkpoint& checkpoint, const StateTensor& dens
   const CheckpointTensor& values = *tensor_of(checkpoint, transform::values_name(dense.name));
   const CheckpointTensor& index = *tensor_of(checkpoint, transform::index_name(dense.name));
   const Shape &matrix = dense.type.shape, &blocks = values.type.shape, &slots = index.type.shape;
-  const bool whole = matrix.rank() >= 2 && matrix.dim(0) * matrix.dim(1) == matrix.elements();
+  const auto whole = transform::matrix_of(matrix);
+  const int64_t sides[] = {whole ? whole->rows : 0, whole ? whole->columns : 0};
   const bool agree = blocks.rank() == 5 && slots.rank() == 3 && blocks.elements() > 0 &&
                      blocks.dim(0) == slots.dim(0) && blocks.dim(1) == slots.dim(1) && blocks.dim(2) == slots.dim(2);
-  const auto divide = [&](int dim) { return matrix.dim(dim) % (blocks.dim(dim) * blocks.dim(dim + 3)) == 0; };
+  const auto divide = [&](int dim) { return sides[dim] % (blocks.dim(dim) * blocks.dim(dim + 3)) == 0; };
   if (!whole || !agree || !divide(0) || !divide(1))
     throw Error({.what = "the stored blocks of a sparse weight do not lie in a weight of the recipe's model",
                  .where = checkpoint.path().string() + ", tensor '" + values.name + "'",
@@ -51,8 +52,8 @@ StoredWeight stored_weight(const Checkpoint& checkpoint, const StateTensor& dens
   weight.index.kind = StateKind::kPattern;
   weight.grid = {.cells_down = blocks.dim(0),
                  .cells_across = blocks.dim(1),
-                 .cell_rows = matrix.dim(0) / blocks.dim(0),
-                 .cell_columns = matrix.dim(1) / blocks.dim(1),
+                 .cell_rows = sides[0] / blocks.dim(0),
+                 .cell_columns = sides[1] / blocks.dim(1),
                  .block_rows = blocks.dim(3),
                  .block_columns = blocks.dim(4),
                  .slots = blocks.dim(2)};

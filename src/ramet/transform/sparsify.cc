@@ -37,6 +37,13 @@ void each_reader(const Graph& graph, const Uses& uses, ValueId matrix, bool turn
 std::string values_name(const std::string& weight) { return weight + ".values"; }
 std::string index_name(const std::string& weight) { return weight + ".index"; }
 
+std::optional<WeightMatrix> matrix_of(const Shape& shape) {
+  if (shape.rank() < 2) return {};
+  if (shape[0] * shape[1] == shape.elements()) return WeightMatrix{shape[0], shape[1]};
+  if (shape.rank() != 3) return {};
+  return WeightMatrix{shape[0] * shape[1], shape[2], shape[0]};
+}
+
 std::string why_not_sparse(const Graph& graph, const std::string& weight) {
   const ValueId value = graph.find_input(weight);
   if (value == kNoValue) return "";
@@ -89,7 +96,7 @@ Graph sparsify(const Graph& graph, const std::map<std::string, SparseGrid>& grid
     const Shape values{grid.cells_down, grid.cells_across, grid.slots, grid.block_rows, grid.block_columns};
     stored[input.value] = {build.state(values_name(name), graph.type(input.value).dtype, values),
                            build.state(index_name(name), DType::kI32, index),
-                           {grid.cell_rows, grid.cell_columns, fixed, grid.padding}};
+                           {grid.cell_rows, grid.cell_columns, fixed, grid.padding, grid.stacked}};
   }
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     const Node& node = graph.node(id);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "ramet/ops/sparse.h"
@@ -10,6 +11,14 @@ namespace ramet::transform {
 /// Names of the two states that stand for a sparse weight.
 std::string values_name(const std::string& weight);
 std::string index_name(const std::string& weight);
+
+/// A weight as one matrix: [rows, columns, 1, ...], or several matrices [stacked, rows of each, columns] one above the
+/// other.
+struct WeightMatrix {
+  int64_t rows = 0, columns = 0, stacked = 1;
+};
+/// Nothing for weights of other shapes.
+std::optional<WeightMatrix> matrix_of(const Shape& shape);
 
 /// Why the weight cannot be sparse in this graph, with the first node that reads the weight, or an output that gives
 /// it, other than as a matrix of products, transposed or not, or a table of look-ups (ops/sparse_readers.h); "" where
