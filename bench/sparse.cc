@@ -1,6 +1,7 @@
 // Products with block-sparse weights beside dense ones: the four matrices of BERT-base at 2048 tokens, forward,
-// gradient of the input and gradient of the weight, packing included. Prints, for each block size, the time of the
-// three together, the rate on stored elements, how many times faster than Ramet's dense products they are, and at
+// gradient of the input and gradient of the weight, packing included, and the same with operands and results that lie
+// in panels already (bf16: where the processor has the instruction for pairs). Prints, for each block size, the time of
+// the three together, the rate on stored elements, how many times faster than Ramet's dense products they are, and at
 // which density dense products are as fast.
 //   build/bench/sparse [density, default 0.1] [seconds per product, default 0.05] [type, default both]
 // With one type, the densities at which dense products are as fast are left out: those take most of the time.
@@ -82,20 +83,27 @@ struct SparseTimes {
   double together() const { return y + dx + dw; }
 };
 
-SparseTimes sparse_times(DType dtype, int64_t side, double density, ThreadTeam& team, double budget) {
+/// `panel`: tokens of the panels in which operands and results lie; 0: rows.
+SparseTimes sparse_times(DType dtype, int64_t side, double density, ThreadTeam& team, double budget,
+                         int64_t panel = 0) {
   SparseTimes times;
   for (const Matrix& m : kMatrices) {
     const int64_t blocks = m.rows / side * (m.columns / side);
     const auto slots = static_cast<int64_t>(density * static_cast<double>(blocks) + 0.5);
     const std::vector<int32_t> index = pattern(blocks, slots);
     const TensorType at{DType::kI32, {1, 1, slots}}, values{dtype, {1, 1, slots, side, side}};
-    const TensorType in{dtype, {kTokens, m.columns}}, out{dtype, {kTokens, m.rows}};
+    const auto activation = [&](int64_t features) {
+      return TensorType{dtype, panel ? Shape{kTokens / panel, features, panel} : Shape{kTokens, features}};
+    };
+    const TensorType in = activation(m.columns), out = activation(m.rows);
     const std::vector<int64_t> cell{m.rows, m.columns}, block{side, side};
-    times.y += node_time("sparse_matmul", {in, values, at}, index.data(), {{"cell", cell}}, team, budget);
-    times.dx += node_time("sparse_matmul", {out, values, at}, index.data(), {{"cell", cell}, {"transpose", true}}, team,
-                          budget);
-    times.dw +=
-        node_time("sparse_outer", {out, in, at}, index.data(), {{"cell", cell}, {"block", block}}, team, budget);
+    const bool panels = panel > 0;
+    Attributes product{{"cell", cell}, {"x_panels", panels}, {"y_panel", panel}};
+    times.y += node_time("sparse_matmul", {in, values, at}, index.data(), product, team, budget);
+    product.set("transpose", true);
+    times.dx += node_time("sparse_matmul", {out, values, at}, index.data(), product, team, budget);
+    times.dw += node_time("sparse_outer", {out, in, at}, index.data(),
+                          {{"cell", cell}, {"block", block}, {"a_panels", panels}, {"b_panels", panels}}, team, budget);
     times.stored += static_cast<double>(slots * side * side);
   }
   return times;
@@ -126,6 +134,10 @@ void run_type(DType dtype, ThreadTeam& team, double density, double budget, bool
         all / sparse.together());
     if (break_even) std::printf("  break-even density %.2f", (below + above) / 2);
     std::printf("\n");
+    const SparseTimes inside = sparse_times(dtype, side, density, team, budget, kOuterTokens);
+    std::printf("%-4s   in panels      y %8.2f  dx %8.2f  dw %8.2f  together %8.2f ms\n",
+                std::string(name_of(dtype)).c_str(), inside.y * 1e3, inside.dx * 1e3, inside.dw * 1e3,
+                inside.together() * 1e3);
   }
 }
 

@@ -356,13 +356,64 @@ void expect_products(const HostTensor& matrix, const HostTensor& x, const HostTe
   EXPECT_EQ(numbers(sums), expected) << where;
 }
 
+/// Tokens [T, features] as panels [T / 512, features, 512].
+HostTensor panels_of(const HostTensor& rows) {
+  constexpr int64_t kPanel = 512;
+  const int64_t tokens = rows.type.shape[0], features = rows.type.shape[1];
+  HostTensor panels(TensorType{rows.type.dtype, {tokens / kPanel, features, kPanel}});
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t f = 0; f < features; ++f)
+      panels.set((t / kPanel * features + f) * kPanel + t % kPanel, rows.get(t * features + f));
+  return panels;
+}
+
+/// Products of operands in rows and in panels, with the result in both.
+TEST(Sparse, PanelsInMemoryHaveTheBitsOfRows) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const double scale : {1.0, 0x1p-64})  // with sums for which there is no instruction
+      for (const Dims& block : {Dims{1, 1}, Dims{4, 4}, Dims{8, 8}, Dims{16, 16}, Dims{2, 5}, Dims{3, 5}}) {
+        const int64_t rows = 6 * block[0], columns = 11 * block[1], tokens = 1024;
+        HostTensor matrix = masked(dtype, rows, columns, 0.3), x = random_tensor(dtype, {tokens, columns}, 31);
+        for (int64_t i = 0; i < matrix.elements(); ++i) matrix.set(i, matrix.get(i) * scale);
+        for (int64_t i = 0; i < x.elements(); i += 3) x.set(i, x.get(i) * scale);
+        const HostTensor dy = random_tensor(dtype, {tokens, rows}, 32);
+        const Sparse sparse = sparse_of(matrix, 1, 1, block[0], block[1]);
+        for (const bool transpose : {false, true})
+          for (const int threads : {1, 2}) {
+            const HostTensor& in = transpose ? dy : x;
+            Attributes attributes{{"cell", sparse.cell}, {"transpose", transpose}};
+            const HostTensor y = run("sparse_matmul", {in, sparse.values, sparse.index}, attributes, threads);
+            attributes.set("y_panel", int64_t{512});
+            const HostTensor y_panels = panels_of(y);
+            EXPECT_EQ(run("sparse_matmul", {in, sparse.values, sparse.index}, attributes, threads).data, y_panels.data);
+            attributes.set("x_panels", true);
+            const std::vector<HostTensor> inputs{panels_of(in), sparse.values, sparse.index};
+            EXPECT_EQ(run("sparse_matmul", inputs, attributes, threads).data, y_panels.data);
+            attributes.set("y_panel", int64_t{0});
+            EXPECT_EQ(run("sparse_matmul", inputs, attributes, threads).data, y.data);
+          }
+        const Attributes outer{{"cell", sparse.cell}, {"block", block}};
+        if (!cpu_backend().blocking(node_of("sparse_outer", {dy, x, sparse.index}, outer), 0)) continue;
+        const HostTensor sums = run("sparse_outer", {dy, x, sparse.index}, outer);
+        for (int both = 1; both < 4; ++both) {
+          const bool a = both & 1, b = both & 2;
+          EXPECT_EQ(run("sparse_outer", {a ? panels_of(dy) : dy, b ? panels_of(x) : x, sparse.index},
+                        {{"cell", sparse.cell}, {"block", block}, {"a_panels", a}, {"b_panels", b}}, 2)
+                        .data,
+                    sums.data)
+              << name_of(dtype) << " block " << block[0] << " in panels " << both;
+        }
+      }
+}
+
 /// The tests above, each against sums that the test computes itself, in a process that may use less of the processor.
 TEST(Sparse, HasTheSameBitsOnEveryInstructionSet) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   for (const char* level : {"baseline", "avx2", "avx512", "avx512_bf16"}) {
     const std::string command =
         std::string("RAMET_CPU=") + level + " '" + self +
-        "' --gtest_brief=1 --gtest_filter='Sparse.AProduct*:Sparse.AnOuter*:Sparse.ASoftmax*:Sparse.*HaveTheirBits'"
+        "' --gtest_brief=1 "
+        "--gtest_filter='Sparse.AProduct*:Sparse.AnOuter*:Sparse.ASoftmax*:Sparse.*HaveTheirBits:Sparse.Panels*'"
         " >/dev/null";
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
   }

@@ -32,6 +32,20 @@ int64_t tokens_of(const NodeSignature& node, int input, const std::string& opera
   return tokens;
 }
 
+/// The tokens of an operand in panels, which says how many there are in one.
+int64_t tokens_of_panels(const NodeSignature& node, int input, const std::string& operand, bool grouped,
+                         SparseActivation& lies) {
+  require_floating(node, input, operand);
+  require_rank(node, input, operand, 3);
+  if (grouped) refuse(node, "panels are for one product", operand, "rows of tokens");
+  const Shape& shape = node.inputs[static_cast<size_t>(input)].shape;
+  if (shape[1] != lies.features)
+    refuse(node, "the middle dimension of " + operand + " does not fit the sparse matrix", std::to_string(shape[1]),
+           std::to_string(lies.features));
+  lies.panel = shape[2];
+  return shape[0] * shape[2];
+}
+
 Shape with_last(const Shape& shape, int64_t last) {
   Dims dims = shape.dims();
   dims.back() = last;
@@ -99,6 +113,17 @@ int64_t sparse_padding(const NodeSignature& node) {
   return padding;
 }
 
+/// The shape of a product's result.
+Shape output_shape(const NodeSignature& node, const SparseMatmulForm& form, bool grouped) {
+  const int64_t panel = form.y.panel;
+  if (panel == 0) return form.x.panel ? Shape{form.tokens, form.out()} : with_last(node.inputs[0].shape, form.out());
+  if (grouped) refuse(node, "panels are for one product", "y_panel=" + std::to_string(panel), "no y_panel");
+  if (panel < 0 || form.tokens % panel != 0)
+    refuse(node, "panels must divide the tokens", "y_panel=" + std::to_string(panel),
+           "a divisor of " + std::to_string(form.tokens));
+  return Shape{form.tokens / panel, form.out(), panel};
+}
+
 }  // namespace
 
 SparseMatmulForm sparse_matmul_form(const NodeSignature& node) {
@@ -109,10 +134,15 @@ SparseMatmulForm sparse_matmul_form(const NodeSignature& node) {
   form.grid.padding = sparse_padding(node);
   form.transpose = node.attributes.get_bool_or("transpose", false);
   form.fixed = node.attributes.get_bool_or("fixed", false);
-  form.tokens = tokens_of(node, 0, "x", form.in(), form.groups, node.inputs[1].shape.rank() == 6);
+  form.x.features = form.in(), form.y.features = form.out();
+  const bool grouped = node.inputs[1].shape.rank() == 6;
+  form.tokens = node.attributes.get_bool_or("x_panels", false)
+                    ? tokens_of_panels(node, 0, "x", grouped, form.x)
+                    : tokens_of(node, 0, "x", form.in(), form.groups, grouped);
   const DType dtype = node.attributes.has("dtype") ? node.attributes.get_dtype("dtype") : node.inputs[0].dtype;
   if (!is_floating(dtype)) refuse(node, "the output must be floating", "dtype=" + std::string(name_of(dtype)));
-  form.output = {dtype, with_last(node.inputs[0].shape, form.out())};
+  form.y.panel = node.attributes.get_int_or("y_panel", 0);
+  form.output = {dtype, output_shape(node, form, grouped)};
   return form;
 }
 
@@ -124,10 +154,16 @@ SparseOuterForm sparse_outer_form(const NodeSignature& node) {
   form.fixed = node.attributes.get_bool_or("fixed", false);
   form.grid = sparse_grid_of(node, 2, sparse_pair(node, "cell"), block[0], block[1], grouped ? &form.groups : nullptr);
   if (grouped && !form.groups.own_index && node.inputs[0].shape.rank() > 0) form.groups.count = node.inputs[0].shape[0];
-  form.tokens = tokens_of(node, 0, "a", form.grid.rows(), form.groups, grouped);
-  const int64_t tokens = tokens_of(node, 1, "b", form.grid.columns(), form.groups, grouped);
+  form.a.features = form.grid.rows(), form.b.features = form.grid.columns();
+  const auto tokens_in = [&](int input, const std::string& name, SparseActivation& lies) {
+    if (node.attributes.get_bool_or(name + "_panels", false)) return tokens_of_panels(node, input, name, grouped, lies);
+    return tokens_of(node, input, name, lies.features, form.groups, grouped);
+  };
+  form.tokens = tokens_in(0, "a", form.a);
+  const int64_t tokens = tokens_in(1, "b", form.b);
   const Dims &a = node.inputs[0].shape.dims(), &b = node.inputs[1].shape.dims();
-  if (a.size() != b.size() || tokens != form.tokens || !std::equal(a.begin(), a.end() - 1, b.begin()))
+  const bool in_rows = form.a.panel == 0 && form.b.panel == 0;
+  if (tokens != form.tokens || (in_rows && (a.size() != b.size() || !std::equal(a.begin(), a.end() - 1, b.begin()))))
     refuse(node, "the leading dimensions of a and b differ", node.inputs[0].text() + " and " + node.inputs[1].text());
   return form;
 }
@@ -240,6 +276,18 @@ GridFactors grid_factors(RuleBuilder& rule, const SparseGrid& grid, ShardingRule
   return factors;
 }
 
+/// Nothing is cut: activations come to lie in panels behind all cuts (program/keep_panels.h).
+ShardingRule whole_rule(const NodeSignature& node, RuleBuilder& rule) {
+  const auto whole = [&](const Shape& shape) {
+    ShardingRule::Operand operand;
+    for (const int64_t extent : shape.dims())
+      operand.push_back({rule.factor(extent, true, ShardingRule::Reduce::kSum)});
+    return operand;
+  };
+  for (const TensorType& input : node.inputs) rule.input(whole(input.shape));
+  return rule.output(whole(node.outputs[0].shape)).build();
+}
+
 /// Cells are free, across and down; where a product sums over them, shards hold partial sums of whole cells.
 ShardingRule matmul_rule(const NodeSignature& node) {
   using Reduce = ShardingRule::Reduce;
@@ -247,6 +295,7 @@ ShardingRule matmul_rule(const NodeSignature& node) {
   RuleBuilder rule;
   ShardingRule::Operand x, values, index;
   const Shape& shape = node.inputs[0].shape;
+  if (form.x.panel || form.y.panel) return whole_rule(node, rule);
   for (int axis = 0; axis + 1 < shape.rank(); ++axis) x.push_back({rule.factor(shape[axis])});
   if (node.inputs[1].shape.rank() == 6) values.push_back(x[0]);
   if (form.groups.own_index) index.push_back(x[0]);
@@ -271,6 +320,7 @@ ShardingRule outer_rule(const NodeSignature& node) {
   RuleBuilder rule;
   ShardingRule::Operand a, b, index, out;
   const Shape& shape = node.inputs[0].shape;
+  if (form.a.panel || form.b.panel) return whole_rule(node, rule);
   const bool grouped = node.attributes.get_bool_or("grouped", false);
   if (grouped) out.push_back({rule.factor(form.groups.count)});
   if (form.groups.own_index) index = out;
@@ -286,8 +336,13 @@ ShardingRule outer_rule(const NodeSignature& node) {
   return rule.input(a).input(b).input(index).output(out).build();
 }
 
+void refuse_panels(const NodeSignature& node, bool in_panels) {
+  if (in_panels) refuse(node, "no gradient", "activations in panels", "activations in rows");
+}
+
 std::vector<Tensor> matmul_gradient(GradientContext& context) {
   const SparseMatmulForm form = sparse_matmul_form(context.node);
+  refuse_panels(context.node, form.x.panel || form.y.panel);
   const Tensor x = context.inputs[0], values = context.inputs[1], index = context.inputs[2];
   const Tensor dy = cast_to(context.output_gradients[0], x.dtype());
   const SparseCell cell{form.grid.cell_rows, form.grid.cell_columns, form.fixed};
@@ -301,6 +356,7 @@ std::vector<Tensor> matmul_gradient(GradientContext& context) {
 
 std::vector<Tensor> outer_gradient(GradientContext& context) {
   const SparseOuterForm form = sparse_outer_form(context.node);
+  refuse_panels(context.node, form.a.panel || form.b.panel);
   const Tensor a = context.inputs[0], b = context.inputs[1], index = context.inputs[2];
   const Tensor values = cast_to(context.output_gradients[0], a.dtype());
   const SparseCell cell{form.grid.cell_rows, form.grid.cell_columns, form.fixed};
@@ -348,7 +404,10 @@ void register_sparse_ops(OpRegistry& registry) {
        .attributes = {cell, fixed,
                       optional_attribute("transpose", Kind::kBool, "x [...,rows] x matrix -> [...,columns] (false)"),
                       optional_attribute("padding", Kind::kInt, "rows at the end that mean nothing (0)"),
-                      optional_attribute("dtype", Kind::kDType, "of the output (x's)")},
+                      optional_attribute("dtype", Kind::kDType, "of the output (x's)"),
+                      optional_attribute("x_panels", Kind::kBool, "x is [panels,columns,tokens of a panel] (false)"),
+                      optional_attribute("y_panel", Kind::kInt,
+                                         "tokens of a panel of the output, [panels,rows,tokens of a panel] (0: rows)")},
        .infer = [](const NodeSignature& node) { return std::vector{sparse_matmul_form(node).output}; },
        .gradient = matmul_gradient,
        .apart = sum_apart,
@@ -363,7 +422,9 @@ void register_sparse_ops(OpRegistry& registry) {
                 .min_inputs = 3,
                 .max_inputs = 3,
                 .attributes = {cell, fixed, required_attribute("block", Kind::kInts, "rows and columns of a block"),
-                               optional_attribute("grouped", Kind::kBool, "several products (false)")},
+                               optional_attribute("grouped", Kind::kBool, "several products (false)"),
+                               optional_attribute("a_panels", Kind::kBool, "a is [panels,rows,tokens] (false)"),
+                               optional_attribute("b_panels", Kind::kBool, "b is [panels,columns,tokens] (false)")},
                 .infer =
                     [](const NodeSignature& node) {
                       const SparseOuterForm form = sparse_outer_form(node);

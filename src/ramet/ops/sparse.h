@@ -52,6 +52,19 @@ struct SparseGroups {
   int64_t patterns() const { return own_index ? count : 1; }
 };
 
+/// How an activation of a sparse product lies: in rows, [tokens, features], or in panels, [panels, features, tokens of
+/// a panel], where the tokens of a feature are side by side, as they are multiplied.
+struct SparseActivation {
+  int64_t features = 0;
+  int64_t panel = 0;  ///< tokens of a panel; 0: rows
+
+  /// Which element holds a feature of a token.
+  int64_t element(int64_t token, int64_t feature) const {
+    if (panel == 0) return token * features + feature;
+    return (token / panel * features + feature) * panel + token % panel;
+  }
+};
+
 /// A node `sparse_matmul`: x [tokens, columns] by the transposed matrix gives [tokens, rows]; with `transpose`, x
 /// [tokens, rows] by the matrix gives [tokens, columns]. Values of 6 dimensions are those of several products.
 struct SparseMatmulForm {
@@ -60,6 +73,7 @@ struct SparseMatmulForm {
   bool transpose = false;
   bool fixed = false;  ///< the pattern never changes
   int64_t tokens = 0;  ///< of one product
+  SparseActivation x, y;
   TensorType output;
   int64_t in() const { return transpose ? grid.rows() : grid.columns(); }
   int64_t out() const { return transpose ? grid.columns() : grid.rows(); }
@@ -79,6 +93,7 @@ struct SparseOuterForm {
   SparseGroups groups;
   bool fixed = false;  ///< the pattern never changes
   int64_t tokens = 0;  ///< of one product
+  SparseActivation a, b;
 };
 SparseOuterForm sparse_outer_form(const NodeSignature& node);
 inline constexpr int64_t kOuterTokens = 512;

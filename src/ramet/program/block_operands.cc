@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "ramet/ir/part_of.h"
+#include "ramet/program/keep_panels.h"
 #include "ramet/transform/hoist.h"
 
 namespace ramet::program {
@@ -74,9 +75,15 @@ class OperandBlocker {
     const Node& node = graph.node(id);
     if (node.op->exchange != Exchange::kNone) return false;
     for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (node.inputs[i] == value && (i >= 26 || !library_.blocking(graph.signature(id), static_cast<int>(i))))
-        return false;
+      if (node.inputs[i] == value && (i >= 26 || !blocking(graph, id, i))) return false;
     return true;
+  }
+
+  /// The layout that a node "block" makes for the node's kernel.
+  std::optional<BlockedLayout> blocking(const Graph& graph, NodeId id, size_t input) const {
+    auto layout = library_.blocking(graph.signature(id), static_cast<int>(input));
+    if (layout && panel_tokens(*layout)) layout.reset();
+    return layout;
   }
 
   /// Whether the value is a state that changes only with the weights.
@@ -99,7 +106,7 @@ class OperandBlocker {
       const bool cast = casts_in_front(value);
       if (i >= 26 || (!cast && !is_from_weights(value)) || attributes.has(letter + "_blocked")) continue;
       if (!cast && without_.count(weights_[value.name])) continue;
-      const auto layout = library_.blocking(graph.signature(id), static_cast<int>(i));
+      const auto layout = blocking(graph, id, i);
       if (!layout) continue;
       if (cast) {
         const Node& made = graph.node(value.producer);

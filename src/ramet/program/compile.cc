@@ -16,6 +16,7 @@
 #include "ramet/program/block_operands.h"
 #include "ramet/program/choose.h"
 #include "ramet/program/join.h"
+#include "ramet/program/keep_panels.h"
 #include "ramet/program/liveness.h"
 #include "ramet/program/match.h"
 #include "ramet/program/order.h"
@@ -103,6 +104,11 @@ void join_epilogues(Stage& stage, const KernelLibrary& library, int threads) {
   for (Piece& piece : stage.pieces) piece.graph = transform::join_epilogues(piece.graph, same_kernel);
 }
 
+/// What lies between sparse products stays in panels.
+void keep_panels(Stage& stage, const KernelLibrary& library) {
+  for (Piece& piece : stage.pieces) piece.graph = program::keep_panels(piece.graph, library);
+}
+
 /// Merged maps are faster on processors; elsewhere nobody has measured them.
 bool merges_maps(const KernelLibrary& library) { return library.kernel_class().starts_with("cpu-"); }
 
@@ -142,6 +148,8 @@ Executable lower(Stage stage, const KernelLibrary& library, const CompileOptions
   log.run("sum in place", [&] { return sum_in_place(stage), 0; });
   // Before operands are blocked for the kernels, which depend on the epilogue.
   log.run("epilogues", [&] { return join_epilogues(stage, library, options.threads), 0; });
+  // In front of the merging of maps, which would put sums and values that are read in rows into one node.
+  log.run("panels", [&] { return keep_panels(stage, library), 0; });
   // Behind the sums in place, whose nodes it would hide; in front of all that counts tensors.
   if (merges_maps(library)) {
     log.run("merge maps", [&] { return merge_maps(stage), 0; });

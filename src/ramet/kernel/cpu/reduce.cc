@@ -11,6 +11,7 @@
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
 #include "ramet/kernel/cpu/targets.h"
+#include "ramet/kernel/cpu/unroll.h"
 #include "ramet/ops/reduce_order.h"
 #include "ramet/ops/reduce_shape.h"
 
@@ -27,19 +28,35 @@ namespace HWY_NAMESPACE {
 namespace {
 
 struct Sum {
-  static HWY_INLINE Vf join(Vf a, Vf b) { return hn::Add(a, b); }
+  static constexpr float kNothing = -0.0f;  ///< joined with x: x
+  template <class V>
+  static HWY_INLINE V join(V a, V b) {
+    return hn::Add(a, b);
+  }
   static float one(float a, float b) { return a + b; }
 };
 struct Product {
-  static HWY_INLINE Vf join(Vf a, Vf b) { return hn::Mul(a, b); }
+  static constexpr float kNothing = 1.0f;  ///< joined with x: x
+  template <class V>
+  static HWY_INLINE V join(V a, V b) {
+    return hn::Mul(a, b);
+  }
   static float one(float a, float b) { return a * b; }
 };
 struct Most {
-  static HWY_INLINE Vf join(Vf a, Vf b) { return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b); }
+  static constexpr float kNothing = -INFINITY;  ///< joined with x: x
+  template <class V>
+  static HWY_INLINE V join(V a, V b) {
+    return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
+  }
   static float one(float a, float b) { return a > b || a != a ? a : b; }
 };
 struct Least {
-  static HWY_INLINE Vf join(Vf a, Vf b) { return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b); }
+  static constexpr float kNothing = INFINITY;  ///< joined with x: x
+  template <class V>
+  static HWY_INLINE V join(V a, V b) {
+    return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b);
+  }
   static float one(float a, float b) { return a < b || a != a ? a : b; }
 };
 
@@ -67,8 +84,44 @@ void lanes(const float* from, int64_t count, float* into) {
 }
 
 template <class Op>
+void chains(const float* from, int64_t stride, int64_t columns, bool begins, float* into) {
+  if (begins) std::fill_n(into, cpu::Join::kLines, Op::kNothing);
+  int64_t column = 0;
+#if HWY_TARGET != HWY_SCALAR
+  // Squares of 4 lines and columns are turned on the way, for all lines at once: the chains do not wait for each other.
+  const hn::Full128<float> d;
+  const hn::Full128<double> dd;
+  constexpr int kSquares = cpu::Join::kLines / 4;
+  hn::Vec<decltype(d)> chain[kSquares];
+  RAMET_UNROLL
+  for (int s = 0; s < kSquares; ++s) chain[s] = hn::LoadU(d, into + 4 * s);
+  for (; column + 4 <= columns; column += 4) {
+    RAMET_UNROLL
+    for (int s = 0; s < kSquares; ++s) {
+      const float* square = from + 4 * s * stride + column;
+      const auto r0 = hn::LoadU(d, square), r1 = hn::LoadU(d, square + stride);
+      const auto r2 = hn::LoadU(d, square + 2 * stride), r3 = hn::LoadU(d, square + 3 * stride);
+      const auto a = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1)),
+                 b = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
+      const auto e = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1)),
+                 f = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
+      chain[s] = Op::join(chain[s], hn::BitCast(d, hn::InterleaveLower(dd, a, b)));
+      chain[s] = Op::join(chain[s], hn::BitCast(d, hn::InterleaveUpper(dd, a, b)));
+      chain[s] = Op::join(chain[s], hn::BitCast(d, hn::InterleaveLower(dd, e, f)));
+      chain[s] = Op::join(chain[s], hn::BitCast(d, hn::InterleaveUpper(dd, e, f)));
+    }
+  }
+  RAMET_UNROLL
+  for (int s = 0; s < kSquares; ++s) hn::StoreU(chain[s], d, into + 4 * s);
+#endif
+  for (; column < columns; ++column)
+    for (int64_t line = 0; line < cpu::Join::kLines; ++line)
+      into[line] = Op::one(into[line], from[line * stride + column]);
+}
+
+template <class Op>
 constexpr cpu::Join make_join(float start) {
-  return {each<Op>, lanes<Op>, Op::one, start};
+  return {each<Op>, lanes<Op>, chains<Op>, Op::one, start};
 }
 
 constexpr cpu::Join kJoins[] = {make_join<Sum>(0), make_join<Product>(1), make_join<Most>(-INFINITY),
@@ -165,7 +218,9 @@ class Reduction {
   void run(float* results) {
     if (pass_.results() == 0) return;
     if (pass_.group.reduced == 0) return std::fill_n(results, pass_.results(), join_.start), void();
-    if (pass_.in_order)
+    if (pass_.in_order && pass_.group.inner == 1)
+      reduce_lines_in_order(results);
+    else if (pass_.in_order)
       reduce_in_order(results);
     else if (pass_.is_last())
       reduce_last(results);
@@ -180,6 +235,30 @@ class Reduction {
     float* room = rooms_ + rank * kRoom;
     cpu::map_steps().load(pass_.dtype)(at, 1, count, room);
     return room;
+  }
+
+  /// Threads share lines; each goes through the columns of some at once.
+  void reduce_lines_in_order(float* results) {
+    constexpr int64_t kLines = cpu::Join::kLines, kColumns = kRoom / kLines;
+    const int64_t width = pass_.group.reduced, lines = pass_.group.outer;
+    const auto widen = cpu::map_steps().load(pass_.dtype);
+    const auto size = static_cast<int64_t>(size_of(pass_.dtype));
+    team_.split(ceil_divide(lines, kLines), std::max<int64_t>(1, 256 / width),
+                [&](int64_t begin, int64_t end, int rank) {
+                  float* room = rooms_ + rank * kRoom;
+                  for (int64_t first = begin * kLines; first < std::min(lines, end * kLines); first += kLines) {
+                    const int64_t count = std::min(kLines, lines - first);
+                    float chain[kLines];
+                    for (int64_t column = 0; column < width; column += kColumns) {
+                      const int64_t some = std::min(kColumns, width - column);
+                      if (count < kLines) std::fill_n(room, kRoom, 0.0f);
+                      for (int64_t line = 0; line < count; ++line)
+                        widen(from_ + ((first + line) * width + column) * size, 1, some, room + line * kColumns);
+                      join_.chains(room, kColumns, some, column == 0, chain);
+                    }
+                    std::copy_n(chain, count, results + first);
+                  }
+                });
   }
 
   /// Threads share columns; each goes through the rows.

@@ -10,10 +10,13 @@ namespace ramet::kernel::cpu {
 
 /// How a reduction joins f32 values.
 struct Join {
+  static constexpr int kLines = 16;
   /// into[i] = into[i] joined with from[i].
   void (*each)(const float* from, int64_t count, float* into);
   /// Joins `count` values to 16 strided lanes; `count` is a multiple of 16 but at the end of a row.
   void (*lanes)(const float* from, int64_t count, float* into);
+  /// Joins the columns of kLines lines, `stride` apart, one after another to one number each; `begins`: to nothing.
+  void (*chains)(const float* from, int64_t stride, int64_t columns, bool begins, float* into);
   float (*one)(float a, float b);
   float start;  ///< joins to nothing: 0, 1, -infinity, infinity
 };

@@ -12,6 +12,7 @@
 #include "ramet/kernel/cpu/targets.h"
 #include "ramet/kernel/cpu/unroll.h"
 #include "ramet/ops/reduce_order.h"
+#include "ramet/program/keep_panels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ramet/kernel/cpu/sparse.cc"
@@ -168,34 +169,67 @@ void run_lines(const SparseProduct& call, const float* panel, bool instruction, 
 
 }  // namespace
 
+namespace {
+
+/// The 64 tokens from `first` on as a panel of all features; whether the processor's instruction has the bits of sums
+/// over it.
+bool fill_panel(const SparseProduct& call, int64_t first, int64_t tokens, float* panel) {
+  const int64_t in = call.form.in(), stride = call.form.x.panel, from = call.form.x.element(first, 0);
+  if (call.values.are_pairs) {
+    const auto* x = static_cast<const uint16_t*>(call.x) + from;
+    const bool single = call.lines.singles != nullptr;
+    const auto take = single ? cpu::take_single_features : cpu::take_feature_pairs;
+    const auto pack = single ? cpu::pack_single_features : cpu::pack_feature_pairs;
+    const cpu::LeastBits least = stride ? take(x, stride, in, panel) : pack(x, in, tokens, panel);
+    return cpu::takes_instruction(least, call.values.least);
+  }
+  WithStorage(call.in, call.x, [&](auto* x) {
+    if (!stride)
+      return pack_square(x, in, 0, in, [&](int64_t i) { return i < tokens ? first + i : -1; }, panel, kPanelTokens);
+    constexpr int64_t kRowsAhead = 8;
+    for (int64_t f = 0; f < in; ++f) {
+      const auto* row = x + from + f * stride;
+      for (int64_t t = 0; t < kPanelTokens; t += kLanes) hwy::Prefetch(row + kRowsAhead * stride + t);
+      ConvertRow(row, kPanelTokens, panel + f * kPanelTokens);
+    }
+  });
+  return false;
+}
+
+/// Features [feature, feature + count) of the results of a panel, to the rows or panels of y.
+void put_results(const SparseProduct& call, bool instruction, const float* results, int64_t first, int64_t tokens,
+                 int64_t feature, int64_t count) {
+  const ops::SparseActivation& lies = call.form.y;
+  WithStorage(call.form.output.dtype, call.y, [&](auto* y) {
+    using T = std::remove_cvref_t<decltype(*y)>;
+    T* to = const_cast<T*>(y) + lies.element(first, feature);
+    if (lies.panel) {
+      if constexpr (std::is_same_v<T, Bf16>)
+        if (instruction) return cpu::put_bf16_panel(results, count, &to->bits, lies.panel);
+      for (int64_t f = 0; f < count; ++f)
+        ConvertRow<float, T>(results + f * kPanelTokens, kPanelTokens, to + f * lies.panel);
+      return;
+    }
+    if constexpr (std::is_same_v<T, Bf16>)
+      if (instruction) return cpu::unpack_bf16_panel(results, count, tokens, &to->bits, lies.features);
+    unpack_panel(results, count, tokens, to, lies.features);
+  });
+}
+
+}  // namespace
+
 /// Panels [begin, end) of a product; `room` has a panel of the inputs, some lines of the outputs, and the sums of the
 /// parts.
 void SparsePanels(const SparseProduct& call, int64_t begin, int64_t end, float* room) {
-  const int64_t in = call.form.in(), out = call.form.out(), group = cpu::line_group(call.lines.high);
-  float *panel = room, *result = panel + in * kPanelTokens, *sums = result + group * call.lines.high * kPanelTokens;
+  const int64_t high = call.lines.high, group = cpu::line_group(high);
+  float *panel = room, *results = panel + call.form.in() * kPanelTokens, *sums = results + group * high * kPanelTokens;
   for (int64_t p = begin; p < end; ++p) {
     const int64_t first = p * kPanelTokens, tokens = std::min(kPanelTokens, call.form.tokens - first);
-    bool instruction = false;
-    if (call.values.are_pairs) {
-      const auto* x = static_cast<const uint16_t*>(call.x) + first * in;
-      const auto pack = call.lines.singles ? cpu::pack_single_features : cpu::pack_feature_pairs;
-      instruction = cpu::takes_instruction(pack(x, in, tokens, panel), call.values.least);
-    } else {
-      WithStorage(call.in, call.x, [&](auto* x) {
-        pack_square(x, in, 0, in, [&](int64_t i) { return i < tokens ? first + i : -1; }, panel, kPanelTokens);
-      });
-    }
+    const bool instruction = fill_panel(call, first, tokens, panel);
     for (int64_t line = 0; line < call.lines.lines; line += group) {
       const int64_t last = std::min(call.lines.lines, line + group);
-      WithStorage(call.form.output.dtype, call.y, [&](auto* y) {
-        using T = std::remove_cvref_t<decltype(*y)>;
-        T* to = const_cast<T*>(y) + first * out + line * call.lines.high;
-        run_lines(call, panel, instruction, line, last, sums, result);
-        const int64_t count = (last - line) * call.lines.high;
-        if constexpr (std::is_same_v<T, Bf16>)
-          if (instruction) return cpu::unpack_bf16_panel(result, count, tokens, &to->bits, out);
-        unpack_panel(result, count, tokens, to, out);
-      });
+      run_lines(call, panel, instruction, line, last, sums, results);
+      put_results(call, instruction, results, first, tokens, line * high, (last - line) * high);
     }
   }
 }
@@ -399,6 +433,41 @@ void run_matmul(const NodeSignature& node, const ops::SparseMatmulForm& form, co
 
 }  // namespace
 
+bool cpu::takes_panels(DType dtype) {
+  return dtype == DType::kF32 || takes_bf16_pairs(dtype, dtype, ops::kOuterTokens, false);
+}
+
+namespace {
+
+std::string refuse_matmul(const NodeSignature& node) {
+  if (const std::string refused = cpu::refuse_sparse_types(node); !refused.empty()) return refused;
+  const ops::SparseMatmulForm form = ops::sparse_matmul_form(node);
+  for (const int64_t panel : {form.x.panel, form.y.panel})
+    if (panel % kPanelTokens != 0) return "not for panels of " + std::to_string(panel) + " tokens";
+  return "";
+}
+
+}  // namespace
+
+KernelEntry cpu::sparse_entry(const std::string& op, int activations, std::function<bool(const NodeSignature&)> grouped,
+                              std::function<std::string(const NodeSignature&)> refuse, MakeFunction make,
+                              ScratchFunction scratch) {
+  KernelEntry entry;
+  entry.op = op;
+  entry.name = "hwy";
+  entry.refuse = std::move(refuse);
+  entry.make = [make = std::move(make)](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
+    return std::make_unique<FunctionKernel>(make(node, threads));
+  };
+  entry.scratch = std::move(scratch);
+  entry.blocking = [activations, grouped = std::move(grouped)](const NodeSignature& node,
+                                                               int input) -> std::optional<BlockedLayout> {
+    if (input >= activations || grouped(node) || !takes_panels(node.inputs[0].dtype)) return std::nullopt;
+    return program::panel_layout(node.inputs[static_cast<size_t>(input)], kMemoryPanel);
+  };
+  return entry;
+}
+
 std::string cpu::refuse_sparse_types(const NodeSignature& node) {
   for (const TensorType* type : {&node.inputs[0], &node.inputs[1], &node.outputs[0]})
     if (!cpu::has_vector_loads(type->dtype)) return "not for " + type->text();
@@ -409,15 +478,15 @@ void add_cpu_sparse(Backend& backend) {
   cpu::add_sparse_evolve(backend);
   cpu::add_sparse_candidates(backend);
   cpu::add_sparse_outer(backend);
-  cpu::add_hwy(
-      backend, "sparse_matmul", cpu::refuse_sparse_types,
+  backend.add(cpu::sparse_entry(
+      "sparse_matmul", 1, [](const NodeSignature& node) { return node.inputs[1].shape.rank() == 6; }, refuse_matmul,
       [](const NodeSignature& node, int) {
         cpu_level();
         return [node, form = ops::sparse_matmul_form(node)](const KernelContext& context) {
           run_matmul(node, form, context);
         };
       },
-      matmul_scratch);
+      matmul_scratch));
 }
 
 }  // namespace ramet::kernel

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "ramet/base/dtype.h"
+#include "ramet/kernel/cpu/families.h"
 #include "ramet/kernel/cpu/sparse_bf16.h"
 #include "ramet/kernel/cpu/sparse_lines.h"
 
@@ -31,6 +32,15 @@ struct SparseProduct {
   SparseValues values{};
   void* y = nullptr;
 };
+
+/// Tokens of the panels that products take and give in memory: those of a part of `sparse_outer`'s sums.
+inline constexpr int64_t kMemoryPanel = ops::kOuterTokens;
+/// Whether the kernels of this type take them.
+bool takes_panels(DType dtype);
+/// The kernel "hwy" of a product whose first `activations` inputs are activations; `grouped`: of several products.
+KernelEntry sparse_entry(const std::string& op, int activations, std::function<bool(const NodeSignature&)> grouped,
+                         std::function<std::string(const NodeSignature&)> refuse, MakeFunction make,
+                         ScratchFunction scratch);
 
 /// A part of the tokens of one `sparse_outer`, packed as features by kOuterTokens tokens: f32, or pairs of bf16.
 struct SparseOuter {

@@ -54,14 +54,22 @@ class SharedLeast {
 LeastBits pack_feature_pairs(const uint16_t* x, int64_t width, int64_t tokens, void* panel);
 /// The same as a panel of single features: [width][64], its tokens in the order of run_bf16_singles.
 LeastBits pack_single_features(const uint16_t* x, int64_t width, int64_t tokens, void* panel);
+/// The same panels of 64 tokens from x [width][stride], where the tokens of a feature are side by side.
+LeastBits take_feature_pairs(const uint16_t* x, int64_t stride, int64_t width, void* panel);
+LeastBits take_single_features(const uint16_t* x, int64_t stride, int64_t width, void* panel);
 /// Features [0, count) of tokens [0, tokens) of x, in rows `width` apart, as rows of `stride` tokens: whole groups of
 /// 32 tokens, zeros beyond. least[f] is lowered to the least of feature f.
 void pack_token_pairs(const uint16_t* x, int64_t width, int64_t count, int64_t tokens, uint16_t* to, int64_t stride,
                       LeastBits* least);
 
+/// Lowers least[f] to the least of feature f of x [count][stride], `tokens` tokens (a multiple of 32).
+void see_token_pairs(const uint16_t* x, int64_t stride, int64_t count, int64_t tokens, LeastBits* least);
+
 /// Features [0, count) of `tokens` tokens from a panel [count][64] of sums, none of them denormal, to rows of y,
 /// `width` apart.
 void unpack_bf16_panel(const float* panel, int64_t count, int64_t tokens, uint16_t* y, int64_t width);
+/// The same of 64 tokens to y [count][stride], where the tokens of a feature are side by side.
+void put_bf16_panel(const float* panel, int64_t count, uint16_t* y, int64_t stride);
 
 /// Some elements of a line for the 64 tokens of a panel: chains over the blocks [begin, end), stored at out[i * 64].
 struct Bf16Line {

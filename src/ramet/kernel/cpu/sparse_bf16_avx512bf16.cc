@@ -71,9 +71,9 @@ class Least {
   }
   __m512i bits() const { return bits_; }
   LeastBits of_all() const {
-    alignas(64) uint16_t lanes[32];
-    _mm512_store_si512(lanes, bits_);
-    return *std::min_element(lanes, lanes + 32);
+    const __m256i half = _mm256_min_epu16(_mm512_castsi512_si256(bits_), _mm512_extracti64x4_epi64(bits_, 1));
+    const __m128i eight = _mm_min_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    return static_cast<LeastBits>(_mm_extract_epi16(_mm_minpos_epu16(eight), 0));
   }
 
  private:
@@ -260,17 +260,74 @@ LeastBits pack_feature_pairs(const uint16_t* x, int64_t width, int64_t tokens, v
   return least.of_all();
 }
 
+namespace {
+/// Unpacking the first four tokens of each 8 of two rows gives tokens 0 to 15, the others 16 to 31.
+constexpr int kSingleLanes[16] = {0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30};
+}  // namespace
+
 LeastBits pack_single_features(const uint16_t* x, int64_t width, int64_t tokens, void* panel) {
-  // Unpacking the first four tokens of each 8 of two rows gives tokens 0 to 15, the others 16 to 31.
-  constexpr int kLanes[16] = {0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30};
   Least least;
   auto* to = static_cast<uint16_t*>(panel);
   for (int64_t t = 0; t < kPanelTokens; t += 32)
     for (int64_t f = 0; f < width; f += 32) {
       const Rows row{x + t * width + f, width, tokens - t, first_of_32(width - f)};
-      turn_32_tokens(row, kLanes, width - f, to + f * kPanelTokens + t, kPanelTokens, least);
+      turn_32_tokens(row, kSingleLanes, width - f, to + f * kPanelTokens + t, kPanelTokens, least);
     }
   return least.of_all();
+}
+
+namespace {
+
+/// Calls take(feature, token, 32 tokens of the feature, those of the next) for features 0, kStep, ... of 64 tokens.
+template <int kStep, typename Take>
+LeastBits take_features(const uint16_t* x, int64_t stride, int64_t width, const Take& take) {
+  constexpr int64_t kRowsAhead = 16;
+  Least least;
+  for (int64_t f = 0; f < width; f += kStep)
+    for (int64_t t = 0; t < kPanelTokens; t += 32) {
+      __m512i rows[kStep];
+      RAMET_UNROLL
+      for (int i = 0; i < kStep; ++i) {
+        const uint16_t* row = x + (f + i) * stride + t;
+        rows[i] = load(row);
+        least.see(rows[i]);
+        _mm_prefetch(row + kRowsAhead * stride, _MM_HINT_T0);
+      }
+      take(f, t, rows);
+    }
+  return least.of_all();
+}
+
+}  // namespace
+
+LeastBits take_feature_pairs(const uint16_t* x, int64_t stride, int64_t width, void* panel) {
+  alignas(64) uint16_t order[32];
+  for (int l = 0; l < 32; ++l) order[l] = static_cast<uint16_t>(l / 2 + 32 * (l % 2));
+  const __m512i lower = _mm512_load_si512(order), upper = _mm512_add_epi16(lower, _mm512_set1_epi16(16));
+  auto* to = static_cast<uint32_t*>(panel);
+  return take_features<2>(x, stride, width, [&](int64_t f, int64_t t, const __m512i(&rows)[2]) {
+    uint32_t* pairs = to + f / 2 * kPanelTokens + t;
+    _mm512_storeu_si512(pairs, _mm512_permutex2var_epi16(rows[1], lower, rows[0]));
+    _mm512_storeu_si512(pairs + 16, _mm512_permutex2var_epi16(rows[1], upper, rows[0]));
+  });
+}
+
+LeastBits take_single_features(const uint16_t* x, int64_t stride, int64_t width, void* panel) {
+  alignas(64) int32_t order[16];
+  for (int l = 0; l < 16; ++l) order[l] = kSingleLanes[l] / 2;
+  const __m512i lanes = _mm512_load_si512(order);
+  auto* to = static_cast<uint16_t*>(panel);
+  return take_features<1>(x, stride, width, [&](int64_t f, int64_t t, const __m512i(&rows)[1]) {
+    _mm512_storeu_si512(to + f * kPanelTokens + t, _mm512_permutexvar_epi32(lanes, rows[0]));
+  });
+}
+
+void see_token_pairs(const uint16_t* x, int64_t stride, int64_t count, int64_t tokens, LeastBits* least) {
+  for (int64_t f = 0; f < count; ++f) {
+    Least found;
+    for (int64_t t = 0; t < tokens; t += 32) found.see(load(x + f * stride + t));
+    least[f] = std::min(least[f], found.of_all());
+  }
 }
 
 void pack_token_pairs(const uint16_t* x, int64_t width, int64_t count, int64_t tokens, uint16_t* to, int64_t stride,
@@ -310,6 +367,15 @@ void unpack_bf16_panel(const float* panel, int64_t count, int64_t tokens, uint16
       for (int i = 0; i < 16; ++i)
         if (t + i < tokens) _mm512_mask_storeu_epi16(to + i * width, kept, rows[i]);
     }
+}
+
+void put_bf16_panel(const float* panel, int64_t count, uint16_t* y, int64_t stride) {
+  for (int64_t f = 0; f < count; ++f, panel += kPanelTokens, y += stride) {
+    RAMET_UNROLL
+    for (int t = 0; t < kPanelTokens; t += 32)
+      _mm512_storeu_si512(y + t, reinterpret_cast<__m512i>(
+                                     _mm512_cvtne2ps_pbh(_mm512_loadu_ps(panel + t + 16), _mm512_loadu_ps(panel + t))));
+  }
 }
 
 void run_bf16_line(const Bf16Line& line, int64_t count) {

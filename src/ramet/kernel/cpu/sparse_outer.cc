@@ -122,10 +122,10 @@ HWY_INLINE void outer_tile(int64_t tokens, const float* const* a, const float* c
     for (int p = 0; p < kPieces; ++p) {
       Vf right[kB];
       RAMET_UNROLL
-      for (int j = 0; j < kB; ++j) right[j] = hn::Load(d, b[j] + t + p * kLanes);
+      for (int j = 0; j < kB; ++j) right[j] = hn::LoadU(d, b[j] + t + p * kLanes);
       RAMET_UNROLL
       for (int i = 0; i < kA; ++i) {
-        const Vf left = hn::Load(d, a[i] + t + p * kLanes);
+        const Vf left = hn::LoadU(d, a[i] + t + p * kLanes);
         RAMET_UNROLL
         for (int j = 0; j < kB; ++j) sums[i * kB + j][p] = hn::MulAdd(left, right[j], sums[i * kB + j][p]);
       }
@@ -288,11 +288,14 @@ namespace {
 using cpu::kPanelTokens;
 using cpu::SparseOuter;
 
+/// Elements of an operand's part that is packed.
+int64_t packed(const ops::SparseActivation& lies) { return lies.panel ? 0 : lies.features * kOuterTokens; }
+
 int64_t outer_scratch(const NodeSignature& node, int threads) {
   const ops::SparseOuterForm form = ops::sparse_outer_form(node);
   const SparseGrid& grid = form.grid;
   return cpu::lines_scratch(grid, false, form.groups, threads) + cpu::scratch_bytes(cpu::line_count(grid, false) * 4) +
-         (grid.rows() + grid.columns()) * kOuterTokens * 4 + cpu::scratch_bytes((grid.rows() + grid.columns()) * 2);
+         (packed(form.a) + packed(form.b)) * 4 + cpu::scratch_bytes((grid.rows() + grid.columns()) * 2);
 }
 
 /// Room for as many lines and packed rows as outer_scratch counts.
@@ -302,24 +305,37 @@ struct OuterRoom {
   cpu::LeastBits* least;  // of the rows of both
 };
 
-/// Packs tokens [first, first + tokens) of both operands.
-void pack_outer(DType dtype, const void* left, const void* right, int64_t first, int64_t tokens, const OuterRoom& room,
-                ThreadTeam& team, SparseOuter& call) {
+/// Packs tokens [first, first + tokens) of both operands, where they are not in panels.
+void pack_outer(const ops::SparseOuterForm& form, DType dtype, const void* left, const void* right, int64_t first,
+                int64_t tokens, const OuterRoom& room, ThreadTeam& team, SparseOuter& call) {
   const int64_t rows = call.grid.rows(), columns = call.grid.columns();
   const bool pairs = cpu::takes_bf16_pairs(dtype, dtype, kOuterTokens, false);
-  const auto pack = [&](const void* source, int64_t width, cpu::LeastBits* least, float* to) {
+  const auto pack = [&](const void* source, const ops::SparseActivation& lies, cpu::LeastBits* least,
+                        float* to) -> const void* {
+    const int64_t width = lies.features;
+    if (lies.panel) {
+      const char* panel = static_cast<const char*>(source) + lies.element(first, 0) * size_of(dtype);
+      if (pairs)
+        team.split(width, kPanelTokens, [&](int64_t begin, int64_t end, int) {
+          std::fill(least + begin, least + end, cpu::kNoLeast);
+          cpu::see_token_pairs(reinterpret_cast<const uint16_t*>(panel) + begin * kOuterTokens, kOuterTokens,
+                               end - begin, tokens, least + begin);
+        });
+      return panel;
+    }
     team.split(width, kPanelTokens, [&](int64_t begin, int64_t end, int) {
       if (!pairs) return HWY_DYNAMIC_DISPATCH(SparsePack)(dtype, source, width, first, tokens, begin, end, to);
       std::fill(least + begin, least + end, cpu::kNoLeast);
       cpu::pack_token_pairs(static_cast<const uint16_t*>(source) + first * width + begin, width, end - begin, tokens,
                             reinterpret_cast<uint16_t*>(to) + begin * kOuterTokens, kOuterTokens, least + begin);
     });
+    return to;
   };
-  pack(left, rows, room.least, room.a);
-  pack(right, columns, room.least + rows, room.b);
-  call.a = room.a, call.b = room.b;
+  const void* a = pack(left, form.a, room.least, room.a);
+  const void* b = pack(right, form.b, room.least + rows, room.b);
+  call.a = static_cast<const float*>(a), call.b = static_cast<const float*>(b);
   if (!pairs) return;
-  call.a_pairs = reinterpret_cast<const uint16_t*>(room.a), call.b_pairs = reinterpret_cast<const uint16_t*>(room.b);
+  call.a_pairs = static_cast<const uint16_t*>(a), call.b_pairs = static_cast<const uint16_t*>(b);
   call.a_least = room.least;
   call.b_least = *std::min_element(room.least + rows, room.least + rows + columns);
 }
@@ -328,13 +344,12 @@ void pack_outer(DType dtype, const void* left, const void* right, int64_t first,
 void run_outer(const ops::SparseOuterForm& form, DType dtype, const void* left, const void* right, SparseOuter call,
                const OuterRoom& room, ThreadTeam& team) {
   const SparseGrid& grid = form.grid;
-  call.a = room.a, call.b = room.b;
   if (form.tokens == 0) std::fill_n(call.out, grid.stored_elements(), 0.0f);
   for (int64_t first = 0; first < form.tokens; first += kOuterTokens) {
     const int64_t tokens = std::min(kOuterTokens, form.tokens - first);
     call.tokens = (tokens + 31) / 32 * 32;
     call.first = first == 0;
-    pack_outer(dtype, left, right, first, tokens, room, team, call);
+    pack_outer(form, dtype, left, right, first, tokens, room, team, call);
     team.split(call.lines.lines, 1, [&](int64_t begin, int64_t end, int) {
       HWY_DYNAMIC_DISPATCH(SparseOuterLines)(call, begin, end, room.next);
     });
@@ -347,8 +362,8 @@ void run_outers(const NodeSignature& node, const ops::SparseOuterForm& form, con
   const cpu::SparsePatterns patterns(node, 2, grid, false, form.groups, context, room);
   OuterRoom own{};
   own.next = room.take<int32_t>(cpu::line_count(grid, false));
-  own.a = room.take<float>(grid.rows() * kOuterTokens);
-  own.b = room.take<float>(grid.columns() * kOuterTokens);
+  own.a = room.take<float>(packed(form.a));
+  own.b = room.take<float>(packed(form.b));
   own.least = room.take<cpu::LeastBits>(grid.rows() + grid.columns());
   const DType dtype = node.inputs[0].dtype;
   const auto bytes = static_cast<int64_t>(size_of(dtype)) * form.tokens;
@@ -359,6 +374,15 @@ void run_outers(const NodeSignature& node, const ops::SparseOuterForm& form, con
               {.grid = grid, .lines = patterns.of(group), .out = out}, own, context.team);
     patterns.clear_unused(group, grid.block_elements() * 4, out);
   }
+}
+
+std::string refuse_outer(const NodeSignature& node) {
+  if (const std::string refused = cpu::refuse_sparse_types(node); !refused.empty()) return refused;
+  const ops::SparseOuterForm form = ops::sparse_outer_form(node);
+  for (const int64_t panel : {form.a.panel, form.b.panel})
+    if (panel != 0 && (panel != cpu::kMemoryPanel || !cpu::takes_panels(node.inputs[0].dtype)))
+      return "not for panels of " + std::to_string(panel) + " tokens";
+  return "";
 }
 
 }  // namespace
@@ -405,16 +429,18 @@ const float* cpu::OuterPatch::run(const void* a, int64_t a_width, const void* b,
   }
   return call.out;
 }
+
 void cpu::add_sparse_outer(Backend& backend) {
-  cpu::add_hwy(
-      backend, "sparse_outer", cpu::refuse_sparse_types,
+  backend.add(cpu::sparse_entry(
+      "sparse_outer", 2, [](const NodeSignature& node) { return node.attributes.get_bool_or("grouped", false); },
+      refuse_outer,
       [](const NodeSignature& node, int) {
         cpu_level();
         return [node, form = ops::sparse_outer_form(node)](const KernelContext& context) {
           run_outers(node, form, context);
         };
       },
-      outer_scratch);
+      outer_scratch));
 }
 
 }  // namespace ramet::kernel

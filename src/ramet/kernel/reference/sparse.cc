@@ -40,7 +40,7 @@ void sparse_matmul(const ReferenceOperands& operands) {
       for_each_stored(grid, cell, mine, [&](int64_t row, int64_t column, int64_t element) {
         const int64_t from = form.transpose ? row : column, to = form.transpose ? column : row;
         sums[static_cast<size_t>(part * form.out() + to)] +=
-            operands.get(0, token * form.in() + from) * operands.get(1, first + element);
+            operands.get(0, form.x.element(token, from)) * operands.get(1, first + element);
       });
     }
     for (int64_t to = 0; to < form.out(); ++to) {
@@ -50,7 +50,7 @@ void sparse_matmul(const ReferenceOperands& operands) {
                                : tree_combine<float>(
                                      0, parts, [&](int64_t part) { return static_cast<float>(sum(part)); },
                                      [](float x, float y) { return x + y; });
-      operands.set(0, token * form.out() + to, value);
+      operands.set(0, form.y.element(token, to), value);
     }
   }
 }
@@ -81,7 +81,7 @@ void sparse_outer(const ReferenceOperands& operands) {
   const auto visit = [&](int64_t group, int64_t row, int64_t column, int64_t element) {
     double sum = 0;
     for (int64_t token = group * form.tokens; token < (group + 1) * form.tokens; ++token)
-      sum += operands.get(0, token * form.grid.rows() + row) * operands.get(1, token * form.grid.columns() + column);
+      sum += operands.get(0, form.a.element(token, row)) * operands.get(1, form.b.element(token, column));
     operands.set(0, element, sum);
   };
   for_each_of_groups(operands, 2, form.grid, form.groups, visit);
