@@ -126,6 +126,12 @@ Shape output_shape(const NodeSignature& node, const SparseMatmulForm& form, bool
 
 }  // namespace
 
+SparseActivationNames sparse_activations(const NodeSignature& node) {
+  if (node.op->name == "sparse_matmul") return {{"x"}, true};
+  if (node.op->name == "sparse_outer") return {{"a", "b"}, false};
+  return {};
+}
+
 SparseMatmulForm sparse_matmul_form(const NodeSignature& node) {
   require_floating(node, 1, "values");
   require_same_type(node, "x and values");

@@ -65,6 +65,14 @@ struct SparseActivation {
   }
 };
 
+/// Which operands of a node are activations of a product with a block-sparse matrix.
+struct SparseActivationNames {
+  std::vector<std::string> inputs;  ///< by input, from the first on, as attributes call them: "x", or "a" and "b"
+  bool result = false;              ///< whether the result is one, too
+};
+/// No inputs: the node is no such product.
+SparseActivationNames sparse_activations(const NodeSignature& node);
+
 /// A node `sparse_matmul`: x [tokens, columns] by the transposed matrix gives [tokens, rows]; with `transpose`, x
 /// [tokens, rows] by the matrix gives [tokens, columns]. Values of 6 dimensions are those of several products.
 struct SparseMatmulForm {

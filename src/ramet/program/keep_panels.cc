@@ -8,6 +8,7 @@
 #include "ramet/ops/map_program.h"
 #include "ramet/ops/map_role.h"
 #include "ramet/ops/reduce_order.h"
+#include "ramet/ops/sparse.h"
 
 namespace ramet::program {
 namespace {
@@ -27,12 +28,6 @@ enum class PanelRole : uint8_t {
   kSum       ///< takes them in panels: over all tokens
 };
 
-/// The operand by which a product's attributes name an activation; "" of other operands.
-std::string activation_of(const Node& node, size_t input) {
-  if (node.op->name == "sparse_matmul") return input == 0 ? "x" : "";
-  return input == 0 ? "a" : input == 1 ? "b" : "";
-}
-
 class PanelKeeper {
  public:
   PanelKeeper(const Graph& graph, const KernelLibrary& library)
@@ -43,8 +38,7 @@ class PanelKeeper {
         result_(graph.name()),
         copier_(graph, result_) {
     for (NodeId id = 0; id < std::ssize(graph.nodes()); ++id) {
-      const std::string& op = graph.node(id).op->name;
-      if (op != "sparse_matmul" && op != "sparse_outer") continue;
+      if (ops::sparse_activations(graph.signature(id)).inputs.empty()) continue;
       const auto layout = library.blocking(graph.signature(id), 0);
       const int64_t tokens = layout ? panel_tokens(*layout).value_or(0) : 0;
       if (tokens == 0 || (panel_ != 0 && tokens != panel_)) continue;
@@ -71,6 +65,9 @@ class PanelKeeper {
   const Shape& shape(ValueId value) const { return graph_.type(value).shape; }
   bool kept(ValueId value) const { return kept_[at(value)]; }
 
+  /// Names of a product's inputs that are activations, which stand in front of the others.
+  std::vector<std::string> activations(NodeId id) const { return ops::sparse_activations(graph_.signature(id)).inputs; }
+
   // --- which values ---
 
   /// Starts with all values that nodes of the right kind make, and takes those away of which a reader or the maker
@@ -79,7 +76,8 @@ class PanelKeeper {
     for (NodeId id = 0; id < std::ssize(graph_.nodes()); ++id) {
       if (roles_[at(id)] == PanelRole::kNone) roles_[at(id)] = role_of(id);
       const PanelRole role = roles_[at(id)];
-      if (role == PanelRole::kNone || role == PanelRole::kSum || node(id).op->name == "sparse_outer") continue;
+      if (role == PanelRole::kNone || role == PanelRole::kSum) continue;
+      if (role == PanelRole::kProduct && !ops::sparse_activations(graph_.signature(id)).result) continue;
       for (const ValueId value : node(id).outputs) kept_[at(value)] = fits(value);
     }
     for (const GraphOutput& output : graph_.outputs()) kept_[at(output.value)] = false;
@@ -104,8 +102,8 @@ class PanelKeeper {
       case ops::MapRole::kSumRows: return panel_ % ops::kReduceRows == 0 ? PanelRole::kSum : PanelRole::kNone;
       default: break;
     }
-    const bool view = node(id).op->name == "reshape" && shape(node(id).inputs[0]).rank() > 0 &&
-                      shape(node(id).outputs[0]).rank() > 0 &&
+    const bool view = node(id).op->is_view && signature.inputs[0].dtype == signature.outputs[0].dtype &&
+                      shape(node(id).inputs[0]).rank() > 0 && shape(node(id).outputs[0]).rank() > 0 &&
                       shape(node(id).inputs[0]).dim(-1) == shape(node(id).outputs[0]).dim(-1);
     return view ? PanelRole::kView : PanelRole::kNone;
   }
@@ -147,7 +145,7 @@ class PanelKeeper {
       if (roles_[at(reader)] == PanelRole::kSum) return true;
       if (roles_[at(reader)] != PanelRole::kProduct) return is_inside(reader);
       for (size_t i = 0; i < node(reader).inputs.size(); ++i)
-        if (node(reader).inputs[i] == value && activation_of(node(reader), i).empty()) return false;
+        if (node(reader).inputs[i] == value && i >= activations(reader).size()) return false;
       return true;
     });
   }
@@ -197,7 +195,7 @@ class PanelKeeper {
     Attributes attributes = node.attributes;
     bool takes = false;
     for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (kept(node.inputs[i])) attributes.set(activation_of(node, i) + "_panels", true), takes = true;
+      if (kept(node.inputs[i])) attributes.set(activations(node_)[i] + "_panels", true), takes = true;
     const ValueId output = node.outputs[0];
     if (kept(output)) attributes.set("y_panel", panel_);
     copier_.copy_node(node_, copied_inputs(), std::move(attributes));
@@ -218,7 +216,7 @@ class PanelKeeper {
         inputs[i] = reshaped(inputs[i], Shape{space.dim(-1), 1});
     }
     Attributes attributes = node.attributes;
-    if (node.op->name == "map") attributes.set("shape", panels_of(space).dims());
+    if (attributes.has("shape")) attributes.set("shape", panels_of(space).dims());
     copier_.copy_node(node_, std::move(inputs), std::move(attributes));
   }
 
