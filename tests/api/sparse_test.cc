@@ -266,6 +266,15 @@ TEST(LibrarySparse, ConvolutionsOfOneTapBecomeSparse) {
   EXPECT_NEAR(losses[1], losses[0], 1e-5);
   EXPECT_THAT(error_of([&] { sparsify(dense, {.weights = {"filter"}}); }),
               AllOf(HasSubstr("'filter'"), HasSubstr("more than one tap"), HasSubstr("'!filter'")));
+  // Over one dimension the filter has three, as a stack of matrices has.
+  ModelBuilder line("line");
+  const Tensor z = convolution(line.input("x", DType::kF32, {2, 8, 9}), line.weight("mix", {16, 8, 1}, wave));
+  line.loss(reduce_mean(z * z));
+  losses.clear();
+  const Model thin = line.build();
+  for (const Model& model : {thin, sparsify(thin, {.weights = {"mix"}, .density = 1, .block = {4, 4}})})
+    losses.push_back(Training(model, {.threads = 1}).step({{"x", numbers}}).loss);
+  EXPECT_NEAR(losses[1], losses[0], 1e-5);
 }
 
 TEST(LibrarySparse, AMatrixThatTheModelTransposesBecomesSparse) {

@@ -83,7 +83,7 @@ Tensor read_sparse(const NodeSignature& node, std::span<const Tensor> inputs, si
   const bool channels_first = convolves && !node.attributes.get_bool_or("channels_last", false);
   std::optional<DType> dtype;
   if (node.attributes.has("dtype")) dtype = node.attributes.get_dtype("dtype");
-  if (cell.stacked > 1 || node.inputs[1].shape.rank() == 3) {
+  if (!convolves && node.inputs[1].shape.rank() == 3) {  // matrices one above the other
     const auto apart = [&](Tensor all) {
       Dims dims = all.shape().dims();
       dims[0] /= cell.stacked;
