@@ -98,7 +98,7 @@ TEST(KeepPanels, AFeedForwardLayerStaysInPanelsWithTheSameBits) {
       for (const int64_t block : {1, 4, 8, 16}) {
         const Graph graph = feed_forward(dtype, tokens, block);
         const Graph kept = keep_panels(graph, Library(512));
-        // Of the two products of each pass what lies between them, and the inner operands of both gradients.
+        // In each pass the value between the two products, and the inner operand of both weights' gradients.
         EXPECT_EQ(in_panels(kept), 6) << print(kept);
         const std::string what = std::string(name_of(dtype)) + " block " + std::to_string(block);
         expect_same_bits(graph, kept, block, what);

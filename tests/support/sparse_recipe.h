@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace ramet::tests {
 
@@ -25,5 +26,17 @@ chunks = 4
 precision = "f32"
 )" + rest;
 }
+
+/// Layouts on which recipes with changing sparse weights must give the bits of one device.
+inline const std::vector<std::string> kSparseLayouts{"p=2",
+                                                     "t=2",
+                                                     "t=4",
+                                                     "t=2 sequence=true",
+                                                     "p=2 t=2",
+                                                     "r=2",
+                                                     "r=2 rts=weights,grads,optimizer",
+                                                     "phases=2 offload=weights,optimizer",
+                                                     "recompute=layer",
+                                                     "p=2 t=2 r=2 rts=optimizer recompute=layer"};
 
 }  // namespace ramet::tests

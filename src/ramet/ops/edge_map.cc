@@ -81,12 +81,9 @@ void take_reads(const NodeSignature& node, EdgeMapForm& form) {
       if (form.lead == 2 && shape[0] != form.samples)
         refuse(node, name + " has another number of samples", std::to_string(shape[0]), std::to_string(form.samples));
     } else if (whole) {
-      const bool ones = std::all_of(shape.dims().begin(), shape.dims().begin() + form.lead,
-                                    [](int64_t extent) { return extent == 1; });
-      const bool same = std::equal(shape.dims().begin(), shape.dims().begin() + form.lead, form.space.dims().begin());
-      if (!ones && !same)
-        refuse(node, name + " is neither of all edges nor the same for all", shape.text(), form.space.text());
-      read.edges = same;
+      const std::optional<bool> edges = has_edges(shape, form.space, form.lead);
+      if (!edges) refuse(node, name + " is neither of all edges nor the same for all", shape.text(), form.space.text());
+      read.edges = *edges;
     }
     form.reads.push_back(std::move(read));
   }
@@ -175,6 +172,15 @@ Cost cost(const NodeSignature& node) {
 }
 
 }  // namespace
+
+std::optional<bool> has_edges(const Shape& operand, const Shape& space, int lead) {
+  if (operand.rank() <= space.rank() - lead) return false;
+  if (operand.rank() != space.rank()) return std::nullopt;
+  const auto begin = operand.dims().begin();
+  if (std::equal(begin, begin + lead, space.dims().begin())) return true;
+  const bool ones = std::all_of(begin, begin + lead, [](int64_t extent) { return extent == 1; });
+  return ones ? std::optional(false) : std::nullopt;
+}
 
 EdgeMapForm::EdgeMapForm(const NodeSignature& node)
     : program(MapProgram::parse(node.attributes.get_string("program"))), space(shape_attribute(node, "shape")) {

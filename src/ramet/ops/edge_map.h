@@ -1,12 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ramet/ops/map_program.h"
 
 namespace ramet::ops {
+
+/// Whether an operand that no table reads has the edges of the space, or (false) is the same for all of them; nothing
+/// where it is neither. The first `lead` dimensions of the space number edges.
+std::optional<bool> has_edges(const Shape& operand, const Shape& space, int lead);
 
 /// A map over the features of edges (op `edge_map`), which reads rows through tables of numbers and ends in sums over
 /// rows: messages that exist only a tile at a time. Its space is [B, E, ...], or [E, ...] without samples.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ramet/ir/op.h"
+#include "ramet/ops/edge_map.h"
 #include "ramet/ops/map_program.h"
 #include "ramet/ops/map_role.h"
 
@@ -78,15 +79,7 @@ bool maps_edges(const NodeSignature& node, const Shape& space, int lead) {
   const auto is_known = [](const TensorType& type) {
     return type.dtype != DType::kF64 && !(is_floating(type.dtype) && size_of(type.dtype) < 2);
   };
-  /// Of all edges, or the same for all.
-  const auto fits = [&](const TensorType& type) {
-    const Shape& shape = type.shape;
-    if (shape.rank() <= space.rank() - lead) return true;
-    if (shape.rank() != space.rank()) return false;
-    const auto begin = shape.dims().begin();
-    return std::all_of(begin, begin + lead, [](int64_t extent) { return extent == 1; }) ||
-           std::equal(begin, begin + lead, space.dims().begin());
-  };
+  const auto fits = [&](const TensorType& type) { return has_edges(type.shape, space, lead).has_value(); };
   return std::ranges::all_of(node.outputs, is_known) && std::ranges::all_of(node.inputs, is_known) &&
          std::ranges::all_of(node.inputs, fits);
 }

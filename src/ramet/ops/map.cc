@@ -178,6 +178,12 @@ Attributes localize(const NodeSignature& node, const std::vector<int64_t>& parts
 
 }  // namespace
 
+std::string dtypes_text(std::span<const DType> dtypes) {
+  std::string text;
+  for (const DType dtype : dtypes) text += (text.empty() ? "" : ",") + std::string(name_of(dtype));
+  return text;
+}
+
 std::vector<DType> map_output_dtypes(const NodeSignature& node, const MapProgram& program,
                                      std::span<const DType> inputs) {
   const std::vector<DType> types = map_value_types(program, inputs, node.text());

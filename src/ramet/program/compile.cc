@@ -104,7 +104,7 @@ void join_epilogues(Stage& stage, const KernelLibrary& library, int threads) {
   for (Piece& piece : stage.pieces) piece.graph = transform::join_epilogues(piece.graph, same_kernel);
 }
 
-/// What lies between sparse products stays in panels.
+/// Activations between sparse products stay in panels.
 void keep_panels(Stage& stage, const KernelLibrary& library) {
   for (Piece& piece : stage.pieces) piece.graph = program::keep_panels(piece.graph, library);
 }

@@ -9,6 +9,8 @@
 
 #include "ramet/ops/edge_role.h"
 #include "ramet/ops/map_program.h"
+#include "ramet/ops/map_types.h"
+#include "ramet/transform/append_map.h"
 
 namespace ramet::transform {
 namespace {
@@ -339,26 +341,12 @@ class Folder {
     void append(NodeId id) {
       const Node& node = graph_.node(id);
       const MapProgram own = map_program_of(graph_.signature(id));
-      std::vector<int> values;
-      for (const ValueId input : node.inputs) values.push_back(number_.at(input));
-      for (MapProgram::Step step : own.steps) {
-        for (int& operand : step.operands) operand = values[static_cast<size_t>(operand)];
-        values.push_back(made_.program.values());
-        made_.program.steps.push_back(std::move(step));
-      }
+      std::vector<int> inputs;
+      for (const ValueId input : node.inputs) inputs.push_back(number_.at(input));
+      const std::vector<int> values = append_steps(made_.program, own, std::move(inputs));
       for (size_t i = 0; i < node.outputs.size(); ++i)
-        number_[node.outputs[i]] = rounded(node.outputs[i], values[static_cast<size_t>(own.outputs[i].value)]);
-    }
-
-    /// The number of a value as its readers see it: of 16 bits, if it is.
-    int rounded(ValueId value, int number) {
-      const DType dtype = graph_.type(value).dtype;
-      if (dtype != DType::kBF16 && dtype != DType::kF16) return number;
-      MapProgram::Step step;
-      step.op = map_op_index(dtype == DType::kBF16 ? "round_bf16" : "round_f16");
-      step.operands = {number};
-      made_.program.steps.push_back(std::move(step));
-      return made_.program.values() - 1;
+        number_[node.outputs[i]] = append_rounding(made_.program, values[static_cast<size_t>(own.outputs[i].value)],
+                                                   graph_.type(node.outputs[i]).dtype);
     }
 
     void give(NodeId id) {
@@ -416,11 +404,9 @@ class Folder {
     for (const auto& [value, is_pointers] : made.tables)
       inputs.push_back(copier[value]), pointers.push_back(is_pointers);
     for (const auto& [value, table] : made.inputs) inputs.push_back(copier[value]), reads.push_back(table);
-    std::string dtypes;
-    for (const DType dtype : made.dtypes) dtypes += (dtypes.empty() ? "" : ",") + std::string(name_of(dtype));
     Attributes attributes{{"program", made.program.text()},
                           {"shape", fold.space.dims()},
-                          {"dtypes", dtypes},
+                          {"dtypes", dtypes_text(made.dtypes)},
                           {"lead", fold.lead},
                           {"pointers", pointers},
                           {"reads", reads},

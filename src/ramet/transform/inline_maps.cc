@@ -6,6 +6,7 @@
 
 #include "ramet/ops/map_program.h"
 #include "ramet/ops/map_role.h"
+#include "ramet/ops/map_types.h"
 #include "ramet/transform/map_needs.h"
 
 namespace ramet::transform {
@@ -185,10 +186,10 @@ class Inliner {
   void emit(NodeId id, const Rewritten& node, GraphCopier& copier, Graph& result) const {
     std::vector<ValueId> inputs;
     for (const ValueId input : node.inputs) inputs.push_back(copier[input]);
-    std::string dtypes;
-    for (const ValueId output : node.outputs)
-      dtypes += (dtypes.empty() ? "" : ",") + std::string(name_of(graph_.type(output).dtype));
-    const Attributes attributes{{"program", node.program.text()}, {"shape", node.space.dims()}, {"dtypes", dtypes}};
+    std::vector<DType> dtypes;
+    for (const ValueId output : node.outputs) dtypes.push_back(graph_.type(output).dtype);
+    const Attributes attributes{
+        {"program", node.program.text()}, {"shape", node.space.dims()}, {"dtypes", dtypes_text(dtypes)}};
     const NodeId map = result.add_node(OpRegistry::instance().get("map"), inputs, attributes, copier.info(id));
     for (size_t i = 0; i < node.outputs.size(); ++i) copier.map(node.outputs[i], result.node(map).outputs[i]);
   }

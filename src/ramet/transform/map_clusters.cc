@@ -7,6 +7,8 @@
 
 #include "ramet/ops/map_program.h"
 #include "ramet/ops/map_role.h"
+#include "ramet/ops/map_types.h"
+#include "ramet/transform/append_map.h"
 #include "ramet/transform/map_needs.h"
 
 namespace ramet::transform {
@@ -42,12 +44,12 @@ class ClusterMap {
     if (outputs_.empty()) return;  // the chain has no reader: it is dead
     std::vector<ValueId> inputs;
     for (const ValueId input : inputs_) inputs.push_back(copier[input]);
-    std::string dtypes;
-    for (const ValueId output : outputs_)
-      dtypes += (dtypes.empty() ? "" : ",") + std::string(name_of(graph_.type(output).dtype));
+    std::vector<DType> dtypes;
+    for (const ValueId output : outputs_) dtypes.push_back(graph_.type(output).dtype);
     NodeInfo info = copier.info(cluster_.last);
     info.serial = serial_of(graph_, cluster_);
-    const Attributes attributes{{"program", program_.text()}, {"shape", cluster_.space.dims()}, {"dtypes", dtypes}};
+    const Attributes attributes{
+        {"program", program_.text()}, {"shape", cluster_.space.dims()}, {"dtypes", dtypes_text(dtypes)}};
     const NodeId map = result.add_node(OpRegistry::instance().get("map"), inputs, attributes, std::move(info));
     for (size_t i = 0; i < outputs_.size(); ++i) copier.map(outputs_[i], result.node(map).outputs[i]);
   }
@@ -76,13 +78,9 @@ class ClusterMap {
 
   /// Appends a node's own program, whose inputs are the node's inputs.
   void append(const MapProgram& own, const Node& node) {
-    std::vector<int> values;
-    for (const ValueId input : node.inputs) values.push_back(number_.at(input));
-    for (MapProgram::Step step : own.steps) {
-      for (int& operand : step.operands) operand = values[static_cast<size_t>(operand)];
-      values.push_back(program_.values());
-      program_.steps.push_back(std::move(step));
-    }
+    std::vector<int> inputs;
+    for (const ValueId input : node.inputs) inputs.push_back(number_.at(input));
+    const std::vector<int> values = append_steps(program_, own, std::move(inputs));
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const MapProgram::Output& output = own.outputs[i];
       const int value = values[static_cast<size_t>(output.value)];
@@ -92,14 +90,8 @@ class ClusterMap {
 
   /// The number of a value as readers inside of the cluster must see it.
   int rounded(ValueId value, int number) {
-    const DType dtype = graph_.type(value).dtype;
-    const bool narrow = dtype == DType::kBF16 || dtype == DType::kF16;
-    if (rounding_ == MapRounding::kAtOutputs || !narrow || !is_read(value, true)) return number;
-    MapProgram::Step step;
-    step.op = map_op_index(dtype == DType::kBF16 ? "round_bf16" : "round_f16");
-    step.operands = {number};
-    program_.steps.push_back(std::move(step));
-    return program_.values() - 1;
+    if (rounding_ == MapRounding::kAtOutputs || !is_read(value, true)) return number;
+    return append_rounding(program_, number, graph_.type(value).dtype);
   }
 
   void give(ValueId value, int number, Reduce reduce) {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "ramet/kernel/cpu/families.h"
+#include "ramet/kernel/cpu/hwy_entry.h"
 #include "ramet/kernel/cpu/map.h"
 #include "ramet/kernel/cpu/map_steps.h"
 #include "ramet/ops/edge_map.h"
@@ -376,15 +376,14 @@ std::vector<std::pair<int, int>> aliases(const NodeSignature& node) {
 }  // namespace
 
 void add_cpu_edge_map(Backend& backend) {
-  KernelEntry entry;
-  entry.op = "edge_map";
-  entry.name = "hwy";
-  entry.refuse = refuse;
-  entry.make = [](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
-    return std::make_unique<cpu::FunctionKernel>([kernel = std::make_shared<const EdgeMapKernel>(node, threads)](
-                                                     const KernelContext& context) { kernel->run(context); });
-  };
-  entry.scratch = [](const NodeSignature& node, int threads) { return EdgeMapKernel(node, threads).scratch_bytes(); };
+  KernelEntry entry = cpu::hwy_entry(
+      "edge_map", refuse,
+      [](const NodeSignature& node, int threads) {
+        return [kernel = std::make_shared<const EdgeMapKernel>(node, threads)](const KernelContext& context) {
+          kernel->run(context);
+        };
+      },
+      [](const NodeSignature& node, int threads) { return EdgeMapKernel(node, threads).scratch_bytes(); });
   entry.may_alias = aliases;
   backend.add(std::move(entry));
 }

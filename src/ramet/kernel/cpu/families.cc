@@ -2,6 +2,7 @@
 
 #include "ramet/kernel/aliases.h"
 #include "ramet/kernel/cpu/edge_map.h"
+#include "ramet/kernel/cpu/hwy_entry.h"
 #include "ramet/kernel/cpu/paths.h"
 
 namespace ramet::kernel::cpu {
@@ -39,10 +40,9 @@ void add_all(Backend& backend) {
   add_cpu_resample(backend);
 }
 
-void add_hwy(Backend& backend, const std::string& op, std::function<std::string(const NodeSignature&)> refuse,
-             MakeFunction make, ScratchFunction scratch, std::vector<std::pair<int, int>> aliases, bool any_type) {
+KernelEntry hwy_entry(const std::string& op, std::function<std::string(const NodeSignature&)> refuse, MakeFunction make,
+                      ScratchFunction scratch) {
   KernelEntry entry;
-  entry.any_type = any_type;
   entry.op = op;
   entry.name = "hwy";
   entry.refuse = std::move(refuse);
@@ -50,6 +50,13 @@ void add_hwy(Backend& backend, const std::string& op, std::function<std::string(
     return std::make_unique<FunctionKernel>(make(node, threads));
   };
   entry.scratch = std::move(scratch);
+  return entry;
+}
+
+void add_hwy(Backend& backend, const std::string& op, std::function<std::string(const NodeSignature&)> refuse,
+             MakeFunction make, ScratchFunction scratch, std::vector<std::pair<int, int>> aliases, bool any_type) {
+  KernelEntry entry = hwy_entry(op, std::move(refuse), std::move(make), std::move(scratch));
+  entry.any_type = any_type;
   if (!aliases.empty()) {
     entry.may_alias = [aliases = std::move(aliases)](const NodeSignature& node) {
       return fitting_aliases(aliases, node);

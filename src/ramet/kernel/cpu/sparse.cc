@@ -8,6 +8,7 @@
 
 #include "ramet/kernel/cpu/cpu_features.h"
 #include "ramet/kernel/cpu/families.h"
+#include "ramet/kernel/cpu/hwy_entry.h"
 #include "ramet/kernel/cpu/sparse_lines.h"
 #include "ramet/kernel/cpu/targets.h"
 #include "ramet/kernel/cpu/unroll.h"
@@ -452,14 +453,7 @@ std::string refuse_matmul(const NodeSignature& node) {
 KernelEntry cpu::sparse_entry(const std::string& op, int activations, std::function<bool(const NodeSignature&)> grouped,
                               std::function<std::string(const NodeSignature&)> refuse, MakeFunction make,
                               ScratchFunction scratch) {
-  KernelEntry entry;
-  entry.op = op;
-  entry.name = "hwy";
-  entry.refuse = std::move(refuse);
-  entry.make = [make = std::move(make)](const NodeSignature& node, int threads) -> std::unique_ptr<Kernel> {
-    return std::make_unique<FunctionKernel>(make(node, threads));
-  };
-  entry.scratch = std::move(scratch);
+  KernelEntry entry = hwy_entry(op, std::move(refuse), std::move(make), std::move(scratch));
   entry.blocking = [activations, grouped = std::move(grouped)](const NodeSignature& node,
                                                                int input) -> std::optional<BlockedLayout> {
     if (input >= activations || grouped(node) || !takes_panels(node.inputs[0].dtype)) return std::nullopt;

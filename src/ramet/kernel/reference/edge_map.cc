@@ -4,6 +4,7 @@
 
 #include "ramet/base/host_tensor.h"
 #include "ramet/kernel/reference/reference.h"
+#include "ramet/ops/map_types.h"
 #include "ramet/ops/neighbors.h"
 
 // The oracle of maps over edges: all rows that edges read and all their values as whole tensors, made by `map`.
@@ -78,16 +79,17 @@ class EdgeMapOracle {
   void evaluate(const std::vector<HostTensor>& inputs, std::vector<HostTensor>& outputs) const {
     NodeSignature map;
     map.op = &OpRegistry::instance().get("map");
-    std::string dtypes;
+    std::vector<DType> dtypes;
     KernelContext context = operands_.context();
     std::vector<const void*> from;
     std::vector<void*> to;
     for (const HostTensor& each : inputs) map.inputs.push_back(each.type), from.push_back(each.data.data());
     for (HostTensor& each : outputs) {
       map.outputs.push_back(each.type), to.push_back(each.data.data());
-      dtypes += (dtypes.empty() ? "" : ",") + std::string(name_of(each.type.dtype));
+      dtypes.push_back(each.type.dtype);
     }
-    map.attributes = Attributes{{"program", form_.program.text()}, {"shape", form_.space.dims()}, {"dtypes", dtypes}};
+    map.attributes = Attributes{
+        {"program", form_.program.text()}, {"shape", form_.space.dims()}, {"dtypes", ops::dtypes_text(dtypes)}};
     map.name = operands_.node().name;
     context.inputs = from;
     context.outputs = to;
