@@ -406,6 +406,31 @@ TEST(Sparse, PanelsInMemoryHaveTheBitsOfRows) {
       }
 }
 
+/// Large results, which are written past the caches: products of some of the tokens, which are small, give the same.
+TEST(Sparse, LargeResultsHaveTheirBits) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const Dims& block : {Dims{1, 1}, Dims{4, 4}, Dims{16, 16}, Dims{6, 2}}) {
+      const int64_t rows = block[0] == 6 ? 258 : 256, columns = 32, tokens = 10240, some = 1024;
+      const Sparse sparse = sparse_of(masked(dtype, rows, columns, 0.1), 1, 1, block[0], block[1]);
+      const HostTensor x = random_tensor(dtype, {tokens, columns}, 33);
+      const Attributes attributes{{"cell", sparse.cell}};
+      const HostTensor y = run("sparse_matmul", {x, sparse.values, sparse.index}, attributes, 2);
+      const HostTensor panels =
+          run("sparse_matmul", {x, sparse.values, sparse.index}, {{"cell", sparse.cell}, {"y_panel", int64_t{512}}}, 2);
+      EXPECT_EQ(panels.data, panels_of(y).data) << name_of(dtype) << " block " << block[0];
+      for (int64_t t = 0; t < tokens; t += some) {
+        const auto part_of = [&](const HostTensor& all, int64_t width) {
+          HostTensor part(TensorType{dtype, {some, width}});
+          const auto begin = all.data.begin() + t * width * static_cast<int64_t>(size_of(dtype));
+          std::copy_n(begin, part.data.size(), part.data.begin());
+          return part;
+        };
+        const HostTensor part = run("sparse_matmul", {part_of(x, columns), sparse.values, sparse.index}, attributes);
+        ASSERT_EQ(part.data, part_of(y, rows).data) << name_of(dtype) << " block " << block[0] << " token " << t;
+      }
+    }
+}
+
 /// The tests above, each against sums that the test computes itself, in a process that may use less of the processor.
 TEST(Sparse, HasTheSameBitsOnEveryInstructionSet) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();

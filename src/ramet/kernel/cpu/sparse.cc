@@ -35,6 +35,7 @@ using cpu::SparseLines;
 using cpu::SparseProduct;
 
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Df()));
+constexpr int64_t kLine = 16;                   // numbers that a cache line holds
 constexpr int kVectors = kLanes >= 16 ? 4 : 2;  // of tokens that up to four rows of a block meet in one pass
 constexpr int kFolds = kLanes >= 16 ? 2 : 1;    // eight rows meet a half of them, where there are registers for eight
 constexpr int kRows = 4 * kFolds;               // of a block that one pass computes
@@ -66,6 +67,9 @@ HWY_INLINE void run_line(const SparseLines& lines, const BlockStrides& at, const
     const float* value = values + int64_t{lines.block[e]} * at.block;
     // The panel is in the second-level cache, and the stored blocks lie anywhere in it.
     const float* later = panel + int64_t{lines.other[e + cpu::kAhead]} * kPanelTokens;
+    // So do the values, where lines are columns.
+    const float* later_value = values + int64_t{lines.block[e + cpu::kAhead]} * at.block;
+    for (int64_t i = 0; i < at.block; i += kLine) hwy::Prefetch(later_value + i);
     for (int64_t j = 0; j < at.along; ++j, x += kPanelTokens, later += kPanelTokens, value += at.sum) {
       Vf tokens[kWide];
       RAMET_UNROLL
@@ -204,16 +208,20 @@ void put_results(const SparseProduct& call, bool instruction, const float* resul
   WithStorage(call.form.output.dtype, call.y, [&](auto* y) {
     using T = std::remove_cvref_t<decltype(*y)>;
     T* to = const_cast<T*>(y) + lies.element(first, feature);
+    const int64_t stride = lies.panel ? lies.panel : lies.features;
+    const bool whole_lines = (reinterpret_cast<uintptr_t>(to) | static_cast<size_t>(stride) * sizeof(T)) % 64 == 0;
+    const bool past_caches = call.past_caches && whole_lines;
     if (lies.panel) {
       if constexpr (std::is_same_v<T, Bf16>)
-        if (instruction) return cpu::put_bf16_panel(results, count, &to->bits, lies.panel);
+        if (instruction) return cpu::put_bf16_panel(results, count, &to->bits, stride, past_caches);
       for (int64_t f = 0; f < count; ++f)
-        ConvertRow<float, T>(results + f * kPanelTokens, kPanelTokens, to + f * lies.panel);
+        for (int64_t t = 0; t < kPanelTokens; t += kLanes)
+          store_result(hn::Load(Df(), results + f * kPanelTokens + t), to + f * stride + t, past_caches);
       return;
     }
     if constexpr (std::is_same_v<T, Bf16>)
-      if (instruction) return cpu::unpack_bf16_panel(results, count, tokens, &to->bits, lies.features);
-    unpack_panel(results, count, tokens, to, lies.features);
+      if (instruction) return cpu::unpack_bf16_panel(results, count, tokens, &to->bits, stride, past_caches);
+    unpack_panel(results, count, tokens, to, stride, past_caches);
   });
 }
 
@@ -233,6 +241,7 @@ void SparsePanels(const SparseProduct& call, int64_t begin, int64_t end, float* 
       put_results(call, instruction, results, first, tokens, line * high, (last - line) * high);
     }
   }
+  hwy::FlushStream();  // what was written past the caches is there for other threads
 }
 
 /// Entries [begin, end) of blocks of one element.
@@ -427,7 +436,8 @@ void run_matmul(const NodeSignature& node, const ops::SparseMatmulForm& form, co
                              .in = node.inputs[0].dtype,
                              .x = static_cast<const char*>(context.inputs[0]) + group * x_bytes,
                              .values = operands.values_of(group, stored),
-                             .y = static_cast<char*>(context.outputs[0]) + group * y_bytes};
+                             .y = static_cast<char*>(context.outputs[0]) + group * y_bytes,
+                             .past_caches = groups * y_bytes >= cpu::kPastCaches};
     HWY_DYNAMIC_DISPATCH(SparsePanels)(call, begin, end, panels + rank * size);
   });
 }

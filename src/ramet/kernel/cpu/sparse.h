@@ -12,6 +12,9 @@ inline constexpr int64_t kPanelTokens = 64;
 
 /// Bytes of a sparse_outer's second operand that are in use together: they fit the second-level cache.
 inline constexpr int64_t kOuterBand = 768 * 1024;
+/// Results of so many bytes or more are written past the caches. They would leave them before anybody reads them, and
+/// memory that is written through a cache is read into it first.
+inline constexpr int64_t kPastCaches = int64_t{4} << 20;
 /// Lines whose results are written to memory together, for lines of `high` elements.
 inline constexpr int64_t line_group(int64_t high) { return high >= 64 ? 1 : 64 / high; }
 
@@ -31,6 +34,7 @@ struct SparseProduct {
   const void* x = nullptr;
   SparseValues values{};
   void* y = nullptr;
+  bool past_caches = false;  ///< how y is written where its rows begin at multiples of 64 bytes
 };
 
 /// Tokens of the panels that products take and give in memory: those of a part of `sparse_outer`'s sums.

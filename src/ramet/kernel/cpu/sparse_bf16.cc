@@ -110,8 +110,8 @@ void see_token_pairs(const uint16_t*, int64_t, int64_t, int64_t, LeastBits*) { m
 void pack_token_pairs(const uint16_t*, int64_t, int64_t, int64_t, uint16_t*, int64_t, LeastBits*) {
   missing("pack_token_pairs");
 }
-void unpack_bf16_panel(const float*, int64_t, int64_t, uint16_t*, int64_t) { missing("unpack_bf16_panel"); }
-void put_bf16_panel(const float*, int64_t, uint16_t*, int64_t) { missing("put_bf16_panel"); }
+void unpack_bf16_panel(const float*, int64_t, int64_t, uint16_t*, int64_t, bool) { missing("unpack_bf16_panel"); }
+void put_bf16_panel(const float*, int64_t, uint16_t*, int64_t, bool) { missing("put_bf16_panel"); }
 void run_bf16_line(const Bf16Line&, int64_t) { missing("run_bf16_line"); }
 void run_bf16_singles(const Bf16Line&) { missing("run_bf16_singles"); }
 void run_bf16_tile(const Bf16Outer&, float*) { missing("run_bf16_tile"); }

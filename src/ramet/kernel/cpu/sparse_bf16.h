@@ -66,10 +66,10 @@ void pack_token_pairs(const uint16_t* x, int64_t width, int64_t count, int64_t t
 void see_token_pairs(const uint16_t* x, int64_t stride, int64_t count, int64_t tokens, LeastBits* least);
 
 /// Features [0, count) of `tokens` tokens from a panel [count][64] of sums, none of them denormal, to rows of y,
-/// `width` apart.
-void unpack_bf16_panel(const float* panel, int64_t count, int64_t tokens, uint16_t* y, int64_t width);
+/// `width` apart. `past_caches`: rows of y begin at multiples of 64 bytes, and are written past the caches.
+void unpack_bf16_panel(const float* panel, int64_t count, int64_t tokens, uint16_t* y, int64_t width, bool past_caches);
 /// The same of 64 tokens to y [count][stride], where the tokens of a feature are side by side.
-void put_bf16_panel(const float* panel, int64_t count, uint16_t* y, int64_t stride);
+void put_bf16_panel(const float* panel, int64_t count, uint16_t* y, int64_t stride, bool past_caches);
 
 /// Some elements of a line for the 64 tokens of a panel: chains over the blocks [begin, end), stored at out[i * 64].
 struct Bf16Line {

@@ -80,6 +80,14 @@ class Least {
   __m512i bits_;
 };
 
+/// Stores the kept numbers of 16 bits; whole vectors past the caches, if wanted.
+inline void store_result(uint16_t* to, __mmask32 kept, __m512i numbers, bool past_caches) {
+  if (past_caches && kept == ~0u)
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), numbers);
+  else
+    _mm512_mask_storeu_epi16(to, kept, numbers);
+}
+
 inline __mmask32 first_of_32(int64_t count) { return count >= 32 ? ~0u : (1u << count) - 1; }
 
 /// 32 tokens as rows of features, two tokens a lane: lane l has token lanes[l] below and the next one above. Row f is
@@ -131,6 +139,8 @@ void run_line(const Bf16Line& line) {
       const uint32_t* x = panel + line.lines.other[e] / 2 * kPanelTokens;
       const uint32_t* value = line.values + line.lines.block[e] * size;
       const uint32_t* later = panel + line.lines.other[e + kAhead] / 2 * kPanelTokens;
+      const uint32_t* later_value = line.values + line.lines.block[e + kAhead] * size;
+      for (int64_t i = 0; i < size; i += 16) _mm_prefetch(later_value + i, _MM_HINT_T0);
       for (int64_t j = 0; j < line.pairs; ++j, x += kPanelTokens, later += kPanelTokens, value += high) {
         __m512i tokens[kWide];
         RAMET_UNROLL
@@ -345,7 +355,8 @@ void pack_token_pairs(const uint16_t* x, int64_t width, int64_t count, int64_t t
       }
 }
 
-void unpack_bf16_panel(const float* panel, int64_t count, int64_t tokens, uint16_t* y, int64_t width) {
+void unpack_bf16_panel(const float* panel, int64_t count, int64_t tokens, uint16_t* y, int64_t width,
+                       bool past_caches) {
   // Lane l of 32 bits takes number l of the first 16 below and of the second 16 above.
   alignas(64) uint16_t order[32];
   for (int l = 0; l < 32; ++l) order[l] = static_cast<uint16_t>(l / 2 + 16 * (l % 2));
@@ -365,16 +376,18 @@ void unpack_bf16_panel(const float* panel, int64_t count, int64_t tokens, uint16
       uint16_t* to = y + t * width + f;
       RAMET_UNROLL
       for (int i = 0; i < 16; ++i)
-        if (t + i < tokens) _mm512_mask_storeu_epi16(to + i * width, kept, rows[i]);
+        if (t + i < tokens) store_result(to + i * width, kept, rows[i], past_caches);
     }
 }
 
-void put_bf16_panel(const float* panel, int64_t count, uint16_t* y, int64_t stride) {
+void put_bf16_panel(const float* panel, int64_t count, uint16_t* y, int64_t stride, bool past_caches) {
   for (int64_t f = 0; f < count; ++f, panel += kPanelTokens, y += stride) {
     RAMET_UNROLL
     for (int t = 0; t < kPanelTokens; t += 32)
-      _mm512_storeu_si512(y + t, reinterpret_cast<__m512i>(
-                                     _mm512_cvtne2ps_pbh(_mm512_loadu_ps(panel + t + 16), _mm512_loadu_ps(panel + t))));
+      store_result(
+          y + t, ~0u,
+          reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(_mm512_loadu_ps(panel + t + 16), _mm512_loadu_ps(panel + t))),
+          past_caches);
   }
 }
 

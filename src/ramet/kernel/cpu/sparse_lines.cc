@@ -60,7 +60,7 @@ namespace {
 /// Bytes of the places and numbers of the blocks of a pattern.
 int64_t blocks_room(const SparseGrid& grid) {
   const int64_t entries = grid.cells() * grid.slots;
-  return scratch_bytes((entries + kAhead) * 4) + scratch_bytes(entries * 4);
+  return 2 * scratch_bytes((entries + kAhead) * 4);
 }
 
 /// Bytes that one pattern takes, sorted in so many slices.
@@ -98,12 +98,11 @@ SparsePatterns::SparsePatterns(const NodeSignature& node, int input, const Spars
       return;
     }
     auto* other = own.take<int32_t>(entries + kAhead);
-    auto* block = own.take<int32_t>(entries);
+    auto* block = own.take<int32_t>(entries + kAhead);
     lines_[pattern] = lines.place();
     each_slice([&](int64_t slice) { lines.fill(slice, other, block); });
     const int32_t used = lines_[pattern].first[lines_[pattern].lines * lines_[pattern].parts];
-    std::fill(other + used, other + entries + kAhead, 0);
-    std::fill(block + used, block + entries, 0);
+    for (int32_t* list : {other, block}) std::fill(list + used, list + entries + kAhead, 0);
     lines_[pattern].other = other, lines_[pattern].block = block;
   };
   if (patterns == 1)

@@ -9,7 +9,7 @@
 
 namespace ramet::kernel::cpu {
 
-/// How many blocks before its use a block's inputs are asked for. The list of blocks has as many entries more.
+/// How many blocks before its use a block and its inputs are asked for. The list of blocks has as many entries more.
 inline constexpr int64_t kAhead = 2;
 
 /// A block of one element: where its input begins in a panel, and its value.

@@ -7,7 +7,10 @@
 #define RAMET_SPARSE_PANELS_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
+#include <type_traits>
 
 #include "ramet/kernel/cpu/blocking-inl.h"
 #include "ramet/kernel/cpu/rows-inl.h"
@@ -114,9 +117,18 @@ void pack_square(const T* x, int64_t width, int64_t first, int64_t count, const 
   }
 }
 
+/// Stores a vector; `past_caches`: f32 at a multiple of 64 bytes is written past the caches.
+template <typename T>
+HWY_INLINE void store_result(Vf value, T* to, bool past_caches) {
+  const Df d;
+  if constexpr (std::is_same_v<T, float>)
+    if (past_caches) return hn::Stream(value, d, to);
+  StoreF32(d, value, to);
+}
+
 /// Features [0, count) of `tokens` tokens from a panel [count][64] to rows of y, `width` apart.
 template <typename T>
-void unpack_panel(const float* panel, int64_t count, int64_t tokens, T* y, int64_t width) {
+void unpack_panel(const float* panel, int64_t count, int64_t tokens, T* y, int64_t width, bool past_caches) {
   using cpu::kPanelTokens;
   if constexpr (kTurnsInRegisters) {
     const Df d;
@@ -129,7 +141,7 @@ void unpack_panel(const float* panel, int64_t count, int64_t tokens, T* y, int64
           for (int i = 0; i < kTurned; ++i) lanes[i] = hn::Load(d, panel + (f + i) * kPanelTokens + t);
           turn_lanes(lanes);
           RAMET_UNROLL
-          for (int i = 0; i < kTurned; ++i) StoreF32(d, lanes[i], y + (t + i) * width + f);
+          for (int i = 0; i < kTurned; ++i) store_result(lanes[i], y + (t + i) * width + f, past_caches);
           continue;
         }
         for (int64_t i = 0; i < kTurned; ++i)
