@@ -13,6 +13,8 @@
 
 #include "ramet/base/error.h"
 #include "ramet/kernel/cpu/convert-inl.h"
+#include "ramet/kernel/cpu/square-inl.h"
+#include "ramet/kernel/cpu/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ramet::kernel {
@@ -154,21 +156,14 @@ inline void Transpose32(const uint32_t* in, int64_t in_stride, uint32_t* out, in
     for (int64_t j = 0; j < cols; ++j) out[j * out_stride + i] = in[i * in_stride + j];
 #else
   const hn::Full128<uint32_t> d;
-  const hn::Full128<uint64_t> dd;
   for (int64_t i = 0; i < rows; i += 4)
     for (int64_t j = 0; j < cols; j += 4) {
-      const uint32_t* from = in + i * in_stride + j;
-      const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + in_stride);
-      const auto r2 = hn::LoadU(d, from + 2 * in_stride), r3 = hn::LoadU(d, from + 3 * in_stride);
-      const auto a = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1)),
-                 b = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
-      const auto e = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1)),
-                 f = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
-      uint32_t* to = out + j * out_stride + i;
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, a, b)), d, to);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, a, b)), d, to + out_stride);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, e, f)), d, to + 2 * out_stride);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, e, f)), d, to + 3 * out_stride);
+      hn::Vec<decltype(d)> square[4];
+      RAMET_UNROLL
+      for (int r = 0; r < 4; ++r) square[r] = hn::LoadU(d, in + (i + r) * in_stride + j);
+      turn_square(d, square);
+      RAMET_UNROLL
+      for (int r = 0; r < 4; ++r) hn::StoreU(square[r], d, out + (j + r) * out_stride + i);
     }
 #endif
 }

@@ -21,6 +21,7 @@
 #include <hwy/highway.h>
 
 #include "ramet/kernel/cpu/rows-inl.h"
+#include "ramet/kernel/cpu/square-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ramet::kernel {
@@ -90,7 +91,6 @@ void chains(const float* from, int64_t stride, int64_t columns, bool begins, flo
 #if HWY_TARGET != HWY_SCALAR
   // Squares of 4 lines and columns are turned on the way, for all lines at once: the chains do not wait for each other.
   const hn::Full128<float> d;
-  const hn::Full128<double> dd;
   constexpr int kSquares = cpu::Join::kLines / 4;
   hn::Vec<decltype(d)> chain[kSquares];
   RAMET_UNROLL
@@ -99,16 +99,12 @@ void chains(const float* from, int64_t stride, int64_t columns, bool begins, flo
     RAMET_UNROLL
     for (int s = 0; s < kSquares; ++s) {
       const float* square = from + 4 * s * stride + column;
-      const auto r0 = hn::LoadU(d, square), r1 = hn::LoadU(d, square + stride);
-      const auto r2 = hn::LoadU(d, square + 2 * stride), r3 = hn::LoadU(d, square + 3 * stride);
-      const auto a = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1)),
-                 b = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
-      const auto e = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1)),
-                 f = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
-      chain[s] = Op::join(chain[s], hn::BitCast(d, hn::InterleaveLower(dd, a, b)));
-      chain[s] = Op::join(chain[s], hn::BitCast(d, hn::InterleaveUpper(dd, a, b)));
-      chain[s] = Op::join(chain[s], hn::BitCast(d, hn::InterleaveLower(dd, e, f)));
-      chain[s] = Op::join(chain[s], hn::BitCast(d, hn::InterleaveUpper(dd, e, f)));
+      hn::Vec<decltype(d)> turned[4];
+      RAMET_UNROLL
+      for (int r = 0; r < 4; ++r) turned[r] = hn::LoadU(d, square + r * stride);
+      turn_square(d, turned);
+      RAMET_UNROLL
+      for (int r = 0; r < 4; ++r) chain[s] = Op::join(chain[s], turned[r]);
     }
   }
   RAMET_UNROLL
