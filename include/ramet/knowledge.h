@@ -26,6 +26,7 @@ struct KnowledgeOptions {
   int64_t group = 1, negatives = 0;
   std::string sides = "both";  ///< ends of triples that the loss asks for: "both", "tails" or "heads"
   bool reciprocal = false;     ///< each triple also stands the other way round, and tails alone are asked for
+  bool subsampling = false;    ///< frequent triples count less in the loss (data.triples.subsampling of recipes)
   /// The table of entities has a multiple of so many rows, for tensor shards; or so many shards, for layouts of g
   /// devices (`micro_batch` is then the shards).
   int64_t pad = 1, shards = 1;

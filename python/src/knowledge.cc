@@ -67,8 +67,8 @@ void bind_knowledge(nb::module_& m) {
       "__init__",
       [](KnowledgeOptions* self, const std::string& function, int64_t entities, int64_t relations, int64_t width,
          int64_t norm, const std::string& loss, double margin, double temperature, double penalty, double deviation,
-         int64_t micro_batch, int64_t group, int64_t negatives, const std::string& sides, bool reciprocal, int64_t pad,
-         int64_t shards, int64_t top, uint64_t seed) {
+         int64_t micro_batch, int64_t group, int64_t negatives, const std::string& sides, bool reciprocal,
+         bool subsampling, int64_t pad, int64_t shards, int64_t top, uint64_t seed) {
         new (self) KnowledgeOptions{.function = function,
                                     .entities = entities,
                                     .relations = relations,
@@ -84,6 +84,7 @@ void bind_knowledge(nb::module_& m) {
                                     .negatives = negatives,
                                     .sides = sides,
                                     .reciprocal = reciprocal,
+                                    .subsampling = subsampling,
                                     .pad = pad,
                                     .shards = shards,
                                     .top = top,
@@ -92,8 +93,8 @@ void bind_knowledge(nb::module_& m) {
       "function"_a, "entities"_a, "relations"_a, nb::kw_only(), "width"_a = int64_t(128), "norm"_a = int64_t(1),
       "loss"_a = "log-sigmoid", "margin"_a = 0.0, "temperature"_a = 0.0, "penalty"_a = 0.0, "deviation"_a = 0.1,
       "micro_batch"_a = int64_t(1), "group"_a = int64_t(1), "negatives"_a = int64_t(0), "sides"_a = "both",
-      "reciprocal"_a = false, "pad"_a = int64_t(1), "shards"_a = int64_t(1), "top"_a = int64_t(10),
-      "seed"_a = uint64_t(0));
+      "reciprocal"_a = false, "subsampling"_a = false, "pad"_a = int64_t(1), "shards"_a = int64_t(1),
+      "top"_a = int64_t(10), "seed"_a = uint64_t(0));
   const auto field = [&](const char* name, auto member, const char* doc) { options.def_rw(name, member, doc); };
   field("function", &KnowledgeOptions::function, "One of score_functions().");
   field("entities", &KnowledgeOptions::entities, "");
@@ -110,6 +111,7 @@ void bind_knowledge(nb::module_& m) {
   field("negatives", &KnowledgeOptions::negatives, "Wrong answers of a sample on each side.");
   field("sides", &KnowledgeOptions::sides, "Ends of triples that the loss asks for: 'both', 'tails' or 'heads'.");
   field("reciprocal", &KnowledgeOptions::reciprocal, "Each triple also stands the other way round.");
+  field("subsampling", &KnowledgeOptions::subsampling, "Frequent triples count less in the loss.");
   field("pad", &KnowledgeOptions::pad, "The table of entities has a multiple of so many rows.");
   field("shards", &KnowledgeOptions::shards, "Of the table of entities, a power of two; layouts deal them (g).");
   field("top", &KnowledgeOptions::top, "Answers of a question.");

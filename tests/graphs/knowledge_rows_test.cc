@@ -69,7 +69,7 @@ TEST_F(EmbeddingRows, HaveTheBitsOfATableOnTheDevice) {
     Settings settings;
   };
   const std::vector<Case> cases = {
-      {"rotate", {}},
+      {"rotate", {"data.triples.subsampling=true"}},
       {"complex",
        {"train.precision=bf16", "model.knowledge.loss=softmax", "model.knowledge.penalty=0.01",
         "data.triples.reciprocal=true"}},

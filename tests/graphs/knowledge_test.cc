@@ -204,8 +204,9 @@ const Settings kShards{"model.knowledge.shards=8", "model.knowledge.pad=1", "dat
                        "data.triples.negatives=16", "train.micro_batch=8"};
 
 TEST_F(Embeddings, ShardsHaveTheSameBitsOnAnyNumberOfDevices) {
-  for (const std::string function : {"transe", "rotate", "complex"}) {
+  for (const std::string function : {"transe", "rotate", "complex", "pairre"}) {
     Settings settings = kShards;
+    if (function == "pairre") settings.insert(settings.end(), {"data.triples.subsampling=true"});
     if (function == "complex")
       settings.insert(settings.end(), {"model.knowledge.loss=softmax", "model.knowledge.penalty=0.01"});
     if (function == "transe") settings.insert(settings.end(), {"model.knowledge.loss=margin"});
@@ -271,6 +272,49 @@ TEST_F(Embeddings, ShardsLearn) {
   EXPECT_GT(number_of(training.evaluate(), "mrr"), 2 * before);
 }
 
+/// The loss of two triples with weights is the weighted mean of the losses of each.
+TEST_F(Embeddings, ALossWeighsItsTriples) {
+  for (const std::string loss : {"log-sigmoid", "margin", "softmax", "all"})
+    for (const double temperature : {0.0, 0.5}) {
+      if (temperature > 0 && loss != "log-sigmoid") continue;
+      SCOPED_TRACE(loss + ", temperature " + std::to_string(temperature));
+      const KnowledgeConfig config{
+          .function = "transe", .width = 4, .loss = loss, .margin = 1, .temperature = temperature};
+      const auto loss_of = [&](std::vector<int> triples, bool subsampling) {
+        const int64_t group = std::ssize(triples), negatives = 5;
+        const KnowledgeTask task{.group = group,
+                                 .negatives = negatives,
+                                 .entities = 9,
+                                 .relations = 3,
+                                 .subsampling = subsampling,
+                                 .top = 1};
+        std::map<std::string, HostTensor> feeds;
+        for (const auto& [name, rows] : {std::pair("entities.weight", int64_t{9}), {"relations.weight", int64_t{3}}}) {
+          const RandomStream stream(4, RandomPurpose::kTest, 0, static_cast<uint64_t>(rows));
+          HostTensor& table = feeds[name] = HostTensor({DType::kF32, {rows, 4}});
+          for (int64_t i = 0; i < table.elements(); ++i) table.set(i, stream.normal(static_cast<uint64_t>(i)));
+        }
+        for (const char* name : {"head", "relation", "tail", "weight"})
+          feeds[name] = HostTensor({name[0] == 'w' ? DType::kF32 : DType::kI32, {1, group}});
+        for (const char* side : {"tail", "head"}) {
+          HostTensor& wrong = feeds[side + std::string("_negatives")] = HostTensor({DType::kI32, {1, negatives}});
+          for (int64_t k = 0; k < negatives; ++k) wrong.set(k, static_cast<double>((3 * k + 1) % 9));
+          feeds[side + std::string("_true")] = HostTensor({DType::kU8, {1, group, negatives}});
+        }
+        for (int64_t m = 0; m < group; ++m) {
+          const int number = triples[static_cast<size_t>(m)];
+          feeds["head"].set(m, number), feeds["relation"].set(m, number), feeds["tail"].set(m, number + 4);
+          feeds["weight"].set(m, number + 0.25);
+        }
+        const Model model = build_knowledge(config, task);
+        return interpret(model.forward, reference_backend(), feeds).at(0).get(0);
+      };
+      EXPECT_NEAR(loss_of({1, 2}, true), (1.25 * loss_of({1}, false) + 2.25 * loss_of({2}, false)) / 3.5, 1e-5);
+      EXPECT_NEAR(loss_of({1}, true), loss_of({1}, false), 1e-5);
+      EXPECT_NEAR(loss_of({1, 2}, false), (loss_of({1}, false) + loss_of({2}, false)) / 2, 1e-5);
+    }
+}
+
 TEST_F(Embeddings, LearnWithEveryLoss) {
   const std::vector<Settings> losses = {
       {"model.knowledge.loss=all"},
@@ -279,6 +323,7 @@ TEST_F(Embeddings, LearnWithEveryLoss) {
       {"model.knowledge.loss=log-sigmoid", "model.knowledge.temperature=0", "data.triples.group=1",
        "train.micro_batch=12"},
       {"model.knowledge.loss=margin", "data.triples.sides=tails"},
+      {"model.knowledge.loss=log-sigmoid", "data.triples.subsampling=true"},
       {"model.knowledge.loss=softmax", "data.triples.sides=heads"}};
   for (const std::string function : {"transe", "complex", "rotate", "boxe"})
     for (const Settings& loss : losses) {

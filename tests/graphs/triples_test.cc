@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <thread>
@@ -141,6 +142,55 @@ TEST(Triples, ASampleIsAFunctionOfItsNumber) {
         joined.insert(joined.end(), each.tensors[tensor].bytes.begin(), each.tensors[tensor].bytes.end());
       EXPECT_EQ(joined, whole.tensors[tensor].bytes) << whole.tensors[tensor].name;
     }
+  }
+}
+
+/// Two triples answer (0, 1, ?), three (?, 1, 5); every question is counted from 4.
+TEST(Triples, FrequentTriplesWeighLess) {
+  const std::vector<Triple> triples{{0, 1, 5}, {0, 1, 6}, {2, 1, 5}, {3, 1, 5}, {0, 0, 5}};
+  const std::vector<float> weights = graphs::subsampling_weights(triples);
+  const std::vector<int> counts{5 + 6, 5 + 4, 4 + 6, 4 + 6, 4 + 4};
+  ASSERT_EQ(weights.size(), triples.size());
+  for (size_t i = 0; i < counts.size(); ++i) EXPECT_FLOAT_EQ(weights[i], 1 / std::sqrt(static_cast<float>(counts[i])));
+  EXPECT_TRUE(graphs::subsampling_weights({}).empty());
+}
+
+/// Each triple of a sample stands beside its own weight, on one table and on shards.
+TEST(Triples, SamplesHoldTheWeightsOfTheirTriples) {
+  const std::vector<Triple> triples = drawn(50);
+  for (const bool reciprocal : {false, true}) {
+    TripleOptions weighted = options(8, 4), plain = weighted;
+    weighted.reciprocal = plain.reciprocal = reciprocal;
+    weighted.subsampling = true;
+    const std::vector<Triple> all = with_reciprocal(triples, weighted);
+    const std::vector<float> weights = graphs::subsampling_weights(all);
+    const auto weight_of = [&](const Triple& triple) {
+      return weights[static_cast<size_t>(std::find(all.begin(), all.end(), triple) - all.begin())];
+    };
+    const TripleSource source(triples, triples, "", weighted);
+    EXPECT_NE(source.identity(), TripleSource(triples, triples, "", plain).identity());
+    const Batch batch = source.make(0, 30);
+    const std::vector<int32_t> head = ints(batch, "head"), relation = ints(batch, "relation"),
+                               tail = ints(batch, "tail");
+    const auto* found = reinterpret_cast<const float*>(batch.at("weight").bytes.data());
+    for (size_t i = 0; i < head.size(); ++i) EXPECT_EQ(found[i], weight_of({head[i], relation[i], tail[i]}));
+
+    const EntityShards shards{kEntities, 4};
+    std::vector<Triple> rows = triples;
+    for (Triple& each : rows) each.head = shards.row_of(each.head), each.tail = shards.row_of(each.tail);
+    const ShardedTripleSource sharded(rows, rows, shards, "", weighted);
+    EXPECT_NE(sharded.identity(), ShardedTripleSource(rows, rows, shards, "", plain).identity());
+    const Batch step = sharded.make(0, sharded.epoch_samples(0));
+    const NamedTensor& real = step.at("real");
+    const auto* of_places = reinterpret_cast<const float*>(step.at("weight").bytes.data());
+    std::vector<float> seen;
+    for (size_t i = 0; i < real.bytes.size(); ++i) {
+      if (real.bytes[i] == std::byte{1}) seen.push_back(of_places[i]);
+      EXPECT_EQ(of_places[i] > 0, real.bytes[i] == std::byte{1});
+    }
+    std::vector<float> expected = weights;
+    std::sort(seen.begin(), seen.end()), std::sort(expected.begin(), expected.end());
+    EXPECT_EQ(seen, expected);
   }
 }
 

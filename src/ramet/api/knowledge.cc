@@ -34,6 +34,7 @@ model::KnowledgeTask task_of(const KnowledgeOptions& options) {
           .tails = options.sides != "heads",
           .heads = options.sides != "tails" && !options.reciprocal,
           .reciprocal = options.reciprocal,
+          .subsampling = options.subsampling,
           .known_tails = options.known_tails,
           .known_heads = options.known_heads,
           .top = std::min(options.top, options.entities),
@@ -184,6 +185,7 @@ Data Data::triples(const KnowledgeOptions& options, const ArrayView& triples, co
                                      .tails = task.tails,
                                      .heads = task.heads,
                                      .reciprocal = task.reciprocal,
+                                     .subsampling = task.subsampling,
                                      .entities = task.entities,
                                      .relations = task.relations,
                                      .seed = options.seed};

@@ -10,7 +10,7 @@
 namespace ramet::graphs {
 namespace {
 
-enum Tensor : size_t { kHead, kTail, kRelation, kReal, kFirstSide };
+enum Tensor : size_t { kHead, kTail, kRelation, kReal, kWeight };
 
 template <typename T>
 T* place(const Places& places, size_t tensor, int64_t element) {
@@ -25,6 +25,7 @@ ShardedTripleSource::ShardedTripleSource(std::span<const Triple> triples, std::s
       options_(options),
       contents_(std::move(contents)),
       pairs_(static_cast<size_t>(shards.shards * shards.shards)),
+      weights_(options.subsampling ? pairs_.size() : 0),
       tails_(with_reciprocal(known, options), TripleEnd::kTail),
       heads_(known, TripleEnd::kHead) {
   const int64_t n = shards_.shards;
@@ -36,8 +37,13 @@ ShardedTripleSource::ShardedTripleSource(std::span<const Triple> triples, std::s
                    .expected = "a multiple of " + std::to_string(n)});
   if (triples.empty()) throw Error({.what = "there are no triples to learn", .where = "the triples"});
   if (options_.reciprocal) options_.heads = false;
-  for (const Triple& triple : with_reciprocal(triples, options_))
-    pairs_[static_cast<size_t>(triple.head / shards_.room() * n + triple.tail / shards_.room())].push_back(triple);
+  const std::vector<Triple> all = with_reciprocal(triples, options_);
+  const std::vector<float> weights = options_.subsampling ? subsampling_weights(all) : std::vector<float>();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto pair = static_cast<size_t>(all[i].head / shards_.room() * n + all[i].tail / shards_.room());
+    pairs_[pair].push_back(all[i]);
+    if (options_.subsampling) weights_[pair].push_back(weights[i]);
+  }
   for (auto& pair : pairs_) {
     pair.shrink_to_fit();
     triples_ += std::ssize(pair);
@@ -46,7 +52,7 @@ ShardedTripleSource::ShardedTripleSource(std::span<const Triple> triples, std::s
 }
 
 Hash ShardedTripleSource::identity() const {
-  return source_identity("triples by shards", contents_,
+  return source_identity("triples by shards", contents_ + (options_.subsampling ? " subsampled" : ""),
                          {static_cast<double>(shards_.shards), static_cast<double>(options_.group),
                           static_cast<double>(options_.negatives), static_cast<double>(options_.tails),
                           static_cast<double>(options_.heads), static_cast<double>(options_.reciprocal),
@@ -58,7 +64,7 @@ std::string ShardedTripleSource::text_of(int64_t index) const {
 }
 
 int64_t ShardedTripleSource::host_bytes() const {
-  return triples_ * static_cast<int64_t>(sizeof(Triple)) +
+  return triples_ * static_cast<int64_t>(sizeof(Triple) + (options_.subsampling ? sizeof(float) : 0)) +
          std::ssize(pairs_) * static_cast<int64_t>(sizeof(pairs_[0])) + tails_.host_bytes() + heads_.host_bytes();
 }
 
@@ -68,6 +74,7 @@ Signature ShardedTripleSource::signature(int64_t count) const {
                       {"tail", {DType::kI32, {count, n, pair_places()}}},
                       {"relation", {DType::kI32, {count, group}}},
                       {"real", {DType::kU8, {count, group}}}};
+  if (options_.subsampling) signature.emplace_back("weight", TensorType{DType::kF32, {count, group}});
   for (const auto& [side, wanted] : {std::pair("tail", options_.tails), std::pair("head", options_.heads)}) {
     if (!wanted) continue;
     signature.emplace_back(std::string(side) + "_negatives", TensorType{DType::kI32, {count, n, each}});
@@ -81,15 +88,18 @@ void ShardedTripleSource::fill(int64_t first, int64_t count, const Places& place
   for (int64_t sample = 0; sample < count; ++sample) fill_sample(first + sample, sample, places);
 }
 
-std::vector<Triple> ShardedTripleSource::triples_of(int64_t head_shard, int64_t tail_shard, int64_t step) const {
+ShardedTripleSource::Chosen ShardedTripleSource::chosen_of(int64_t head_shard, int64_t tail_shard, int64_t step) const {
   const auto number = static_cast<size_t>(head_shard * shards_.shards + tail_shard);
   const std::vector<Triple>& all = pairs_[number];
-  std::vector<Triple> chosen;
+  Chosen chosen;
   if (all.empty()) return chosen;
   const int64_t size = std::ssize(all), epoch = step / steps_, at = step % steps_;
   const data::Permutation order(size, options_.seed + number, static_cast<uint64_t>(epoch), data::kShuffleSamples);
-  for (int64_t i = at * size / steps_; i < (at + 1) * size / steps_; ++i)
-    chosen.push_back(all[static_cast<size_t>(options_.shuffle ? order(i) : i)]);
+  for (int64_t i = at * size / steps_; i < (at + 1) * size / steps_; ++i) {
+    const auto place = static_cast<size_t>(options_.shuffle ? order(i) : i);
+    chosen.triples.push_back(all[place]);
+    if (options_.subsampling) chosen.weights.push_back(weights_[number][place]);
+  }
   return chosen;
 }
 
@@ -108,21 +118,24 @@ void ShardedTripleSource::fill_sample(int64_t index, int64_t sample, const Place
   uint8_t* const real = place<uint8_t>(places, kReal, first);
   for (int32_t* const rows : {head, tail, relation}) std::fill(rows, rows + group, 0);
   std::fill(real, real + group, uint8_t{0});
+  float* const weight = options_.subsampling ? place<float>(places, kWeight, first) : nullptr;
+  if (weight) std::fill(weight, weight + group, 0.0f);
   const auto base = static_cast<int32_t>(shard * shards_.room());
-  std::vector<std::vector<Triple>> own;  // by the shard of the tail
+  std::vector<Chosen> own;  // by the shard of the tail
   for (int64_t other = 0; other < n; ++other) {
-    own.push_back(triples_of(shard, other, step));
-    for (int64_t p = 0; p < std::ssize(own.back()); ++p) {
-      const Triple& triple = own.back()[static_cast<size_t>(p)];
+    own.push_back(chosen_of(shard, other, step));
+    for (int64_t p = 0; p < std::ssize(own.back().triples); ++p) {
+      const Triple& triple = own.back().triples[static_cast<size_t>(p)];
       head[other * room + p] = triple.head - base;
       relation[other * room + p] = triple.relation;
       real[other * room + p] = 1;
     }
-    const std::vector<Triple> theirs = other == shard ? own.back() : triples_of(other, shard, step);
+    if (weight) std::copy(own.back().weights.begin(), own.back().weights.end(), weight + other * room);
+    const std::vector<Triple> theirs = other == shard ? own.back().triples : chosen_of(other, shard, step).triples;
     for (int64_t p = 0; p < std::ssize(theirs); ++p)
       tail[other * room + p] = theirs[static_cast<size_t>(p)].tail - base;
   }
-  size_t tensor = kFirstSide;
+  size_t tensor = options_.subsampling ? kWeight + 1 : kWeight;
   const int64_t each = options_.negatives / n;
   for (const TripleEnd answer : {TripleEnd::kTail, TripleEnd::kHead}) {
     if (!(answer == TripleEnd::kTail ? options_.tails : options_.heads)) continue;
@@ -134,7 +147,7 @@ void ShardedTripleSource::fill_sample(int64_t index, int64_t sample, const Place
   }
 }
 
-void ShardedTripleSource::fill_true(int64_t index, TripleEnd answer, const std::vector<std::vector<Triple>>& own,
+void ShardedTripleSource::fill_true(int64_t index, TripleEnd answer, const std::vector<Chosen>& own,
                                     uint8_t* is_true) const {
   const int64_t count = options_.negatives, each = count / shards_.shards, room = pair_places();
   std::fill(is_true, is_true + options_.group * count, uint8_t{1});
@@ -145,8 +158,8 @@ void ShardedTripleSource::fill_true(int64_t index, TripleEnd answer, const std::
   std::sort(drawn.begin(), drawn.end());
   const KnownAnswers& known = answer == TripleEnd::kTail ? tails_ : heads_;
   for (size_t block = 0; block < own.size(); ++block)
-    for (size_t p = 0; p < own[block].size(); ++p) {
-      const Triple& triple = own[block][p];
+    for (size_t p = 0; p < own[block].triples.size(); ++p) {
+      const Triple& triple = own[block].triples[p];
       uint8_t* const flags = is_true + (static_cast<int64_t>(block) * room + static_cast<int64_t>(p)) * count;
       std::fill(flags, flags + count, uint8_t{0});
       for (const int32_t row : known.of(answer == TripleEnd::kTail ? triple.head : triple.tail, triple.relation))

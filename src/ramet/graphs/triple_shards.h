@@ -18,6 +18,7 @@ namespace ramet::graphs {
 /// - "tail" i32 [B, n, P]: rows of the shard, of the tails of the triples whose heads are in each shard;
 /// - "relation" i32 [B, group] and "real" u8 [B, group]: of the triples with heads in the shard, by the shard of the
 ///   tail; "real" is 0 for a place without a triple;
+/// - "weight" f32 [B, group], with `subsampling`: weights of these triples, 0 for a place without one;
 /// - "tail_negatives", "head_negatives" i32 [B, n, K / n]: rows of the shard, drawn with replacement from its entities:
 ///   wrong answers for the triples whose heads are in each shard;
 /// - "tail_true", "head_true" u8 [B, group, K]: 1 where a negative makes a true triple of the shard's triples, and for
@@ -46,10 +47,14 @@ class ShardedTripleSource final : public Source {
   int64_t places() const { return steps_ * shards_.shards * options_.group; }
 
  private:
-  /// The triples of a pair in a step: places in its list.
-  std::vector<Triple> triples_of(int64_t head_shard, int64_t tail_shard, int64_t step) const;
+  /// The triples of a pair in a step, and their weights.
+  struct Chosen {
+    std::vector<Triple> triples;
+    std::vector<float> weights;  ///< none without subsampling
+  };
+  Chosen chosen_of(int64_t head_shard, int64_t tail_shard, int64_t step) const;
   void fill_sample(int64_t index, int64_t sample, const Places& places) const;
-  void fill_true(int64_t index, TripleEnd answer, const std::vector<std::vector<Triple>>& own, uint8_t* is_true) const;
+  void fill_true(int64_t index, TripleEnd answer, const std::vector<Chosen>& own, uint8_t* is_true) const;
   /// The row, within its shard, of negative k of the triples with heads in the shard of sample `index`.
   int32_t negative(int64_t index, TripleEnd answer, int64_t k) const;
   int64_t pair_places() const { return options_.group / shards_.shards; }
@@ -57,7 +62,8 @@ class ShardedTripleSource final : public Source {
   const EntityShards shards_;
   TripleOptions options_;
   std::string contents_;
-  std::vector<std::vector<Triple>> pairs_;  ///< by head shard * n + tail shard
+  std::vector<std::vector<Triple>> pairs_;   ///< by head shard * n + tail shard
+  std::vector<std::vector<float>> weights_;  ///< of these triples; none without subsampling
   int64_t triples_ = 0, steps_ = 1;
   KnownAnswers tails_, heads_;
 };

@@ -1,6 +1,7 @@
 #include "ramet/graphs/triples.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -42,6 +43,8 @@ int32_t find(const std::unordered_map<std::string_view, int32_t>& numbers, std::
 int32_t given(const Triple& triple, TripleEnd answer) { return answer == TripleEnd::kTail ? triple.head : triple.tail; }
 int32_t asked(const Triple& triple, TripleEnd answer) { return answer == TripleEnd::kTail ? triple.tail : triple.head; }
 
+constexpr size_t kWeight = 3;  // the place of the tensor "weight", behind head, relation and tail
+
 template <typename T>
 T* place(const Places& places, size_t tensor, int64_t element) {
   return reinterpret_cast<T*>(places.tensors[tensor]) + element;
@@ -68,6 +71,21 @@ std::vector<Triple> with_reciprocal(std::span<const Triple> triples, const Tripl
   for (const Triple& triple : triples)
     all.push_back({triple.tail, triple.relation + static_cast<int32_t>(options.relations), triple.head});
   return all;
+}
+
+std::vector<float> subsampling_weights(std::span<const Triple> triples) {
+  constexpr int64_t kBefore = 3;  // so that a question's first triple counts as the fourth
+  std::unordered_map<uint64_t, int64_t> tails, heads;
+  for (const Triple& triple : triples)
+    ++tails[question_of(triple.head, triple.relation)], ++heads[question_of(triple.tail, triple.relation)];
+  std::vector<float> weights;
+  weights.reserve(triples.size());
+  for (const Triple& triple : triples) {
+    const int64_t count = tails[question_of(triple.head, triple.relation)] +
+                          heads[question_of(triple.tail, triple.relation)] + 2 * kBefore;
+    weights.push_back(static_cast<float>(1 / std::sqrt(static_cast<double>(count))));
+  }
+  return weights;
 }
 
 KnowledgeGraph::KnowledgeGraph(std::shared_ptr<const GraphSet> set, int64_t shards) : set_(std::move(set)) {
@@ -172,6 +190,7 @@ std::span<const int32_t> KnownAnswers::of(int32_t entity, int32_t relation) cons
 TripleSource::TripleSource(std::vector<Triple> triples, std::span<const Triple> known, std::string contents,
                            TripleOptions options)
     : triples_(with_reciprocal(triples, options)),
+      weights_(options.subsampling ? subsampling_weights(triples_) : std::vector<float>()),
       options_(options),
       contents_(std::move(contents)),
       tails_(with_reciprocal(known, options), TripleEnd::kTail),
@@ -199,7 +218,7 @@ int64_t TripleSource::epoch_samples(int64_t epoch) const {
 }
 
 Hash TripleSource::identity() const {
-  return source_identity("triples", contents_,
+  return source_identity("triples", contents_ + (options_.subsampling ? " subsampled" : ""),
                          {static_cast<double>(options_.group), static_cast<double>(options_.negatives),
                           static_cast<double>(options_.tails), static_cast<double>(options_.heads),
                           static_cast<double>(options_.reciprocal), static_cast<double>(options_.shuffle),
@@ -207,11 +226,13 @@ Hash TripleSource::identity() const {
 }
 
 int64_t TripleSource::host_bytes() const {
-  return std::ssize(triples_) * static_cast<int64_t>(sizeof(Triple)) + tails_.host_bytes() + heads_.host_bytes();
+  return std::ssize(triples_) * static_cast<int64_t>(sizeof(Triple)) + std::ssize(weights_) * 4 + tails_.host_bytes() +
+         heads_.host_bytes();
 }
 
 Signature TripleSource::signature(int64_t count) const {
   Signature signature = triple_signature(count, options_.group);
+  if (options_.subsampling) signature.emplace_back("weight", TensorType{DType::kF32, {count, options_.group}});
   if (options_.negatives == 0) return signature;
   for (const auto& [side, wanted] : {std::pair("tail", options_.tails), std::pair("head", options_.heads)}) {
     if (!wanted) continue;
@@ -235,11 +256,12 @@ void TripleSource::fill(int64_t first, int64_t count, const Places& places) cons
       const int64_t element = index * group + m;
       if (options_.shuffle && element / size != epoch)
         order.emplace(size, options_.seed, static_cast<uint64_t>(epoch = element / size), data::kShuffleSamples);
-      triples[static_cast<size_t>(m)] =
-          triples_[static_cast<size_t>(order ? (*order)(element % size) : element % size)];
-      put(places, sample * group + m, triples[static_cast<size_t>(m)]);
+      const auto at = static_cast<size_t>(order ? (*order)(element % size) : element % size);
+      triples[static_cast<size_t>(m)] = triples_[at];
+      put(places, sample * group + m, triples_[at]);
+      if (options_.subsampling) *place<float>(places, kWeight, sample * group + m) = weights_[at];
     }
-    size_t tensor = 3;
+    size_t tensor = options_.subsampling ? kWeight + 1 : kWeight;
     for (const TripleEnd answer : {TripleEnd::kTail, TripleEnd::kHead}) {
       if (options_.negatives == 0 || !(answer == TripleEnd::kTail ? options_.tails : options_.heads)) continue;
       int32_t* const negatives = place<int32_t>(places, tensor++, sample * options_.negatives);

@@ -91,6 +91,7 @@ struct TripleOptions {
   bool tails = true, heads = true;
   /// Each triple also stands the other way round, with the relation's number plus `relations`; only tails are answered.
   bool reciprocal = false;
+  bool subsampling = false;  ///< samples hold the weights of their triples (subsampling_weights)
   int64_t entities = 0, relations = 0;
   bool shuffle = true;  ///< a new order in every epoch
   uint64_t seed = 0;
@@ -99,10 +100,16 @@ struct TripleOptions {
 /// The triples, and where `options` want them, behind these each of them the other way round.
 std::vector<Triple> with_reciprocal(std::span<const Triple> triples, const TripleOptions& options);
 
+/// What each triple weighs in a loss so that frequent ones count less: 1 / sqrt(t + h), where t triples answer the
+/// question for its tail and h the one for its head, both counted from 4 (the program of Sun et al., arXiv 1902.10197,
+/// after word2vec's subsampling).
+std::vector<float> subsampling_weights(std::span<const Triple> triples);
+
 /// Triples to learn, in groups: sample i holds the triples [i * group, (i + 1) * group) of an endless sequence of
 /// epochs. Tensors of B samples of M triples with K negatives:
 ///
 /// - "head", "relation", "tail" i32 [B, M];
+/// - "weight" f32 [B, M], with `subsampling`;
 /// - "tail_negatives", "head_negatives" i32 [B, K]: entities, drawn with replacement. With M = 1 they are drawn from
 /// the
 ///   entities that are no true answer: the drawn number is a rank among these, so no draw is ever repeated. With M > 1
@@ -130,6 +137,7 @@ class TripleSource final : public Source {
   const KnownAnswers& known(TripleEnd answer) const { return answer == TripleEnd::kTail ? tails_ : heads_; }
 
   std::vector<Triple> triples_;
+  std::vector<float> weights_;  ///< of the triples; none without subsampling
   TripleOptions options_;
   std::string contents_;
   KnownAnswers tails_, heads_;

@@ -7,12 +7,14 @@
 #include "ramet/ops/build_elementwise.h"
 #include "ramet/ops/build_graphs.h"
 #include "ramet/ops/build_indexing.h"
+#include "ramet/ops/build_loss.h"
 #include "ramet/ops/build_shapes.h"
 
 namespace ramet::model {
 namespace {
 
 constexpr double kHidden = -1e30;  // the score of an answer that does not count
+constexpr double kLeast = 1e-9;    // a sum of weights is at least so large, and none is a sum of nothing
 
 /// Where a graph has the rows of entities from.
 enum class Entities : uint8_t { kTable, kInputs };
@@ -146,6 +148,7 @@ class Knowledge {
     relation_ = input("relation", DType::kI32, {task_.group});
     tail_ = input("tail", DType::kI32, {task_.group});
     std::vector<Tensor> indices{head_, tail_}, flat;
+    if (with_negatives) weigh_triples({});
     for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead})
       if (with_negatives && asks_for(side) && config_.loss != "all")
         indices.push_back(input(name_of(side) + "_negatives", DType::kI32, {task_.negatives}));
@@ -177,6 +180,7 @@ class Knowledge {
                                 shard_input("tail", DType::kI32, {n, room})};
     relation_ = shard_input("relation", DType::kI32, {task_.group});
     real_ = reshape(cast(shard_input("real", DType::kU8, {task_.group}), DType::kF32), {n, task_.group, 1});
+    weigh_triples(real_);
     for (const TripleEnd side : {TripleEnd::kTail, TripleEnd::kHead})
       if (asks_for(side)) indices.push_back(shard_input(name_of(side) + "_negatives", DType::kI32, {n, each}));
     Scope scope(build_, "rows");
@@ -206,15 +210,24 @@ class Knowledge {
     const Tensor copies = broadcast_to(reshape(relations_, {1, relations_.dim(0), relations_.dim(1)}),
                                        {n, relations_.dim(0), relations_.dim(1)});
     relation_row_ = gather_rows(copies, relation_);
-    real_count_ = maximum(reduce_sum(real_), full(build_, DType::kF32, {}, 1));
   }
+
+  /// What triples weigh in the loss: with subsampling what their source says, else what is given (invalid: 1).
+  void weigh_triples(Tensor otherwise) {
+    weight_ = otherwise;
+    if (task_.subsampling)
+      weight_ = reshape(input("weight", DType::kF32, {task_.group}, task_.sharded() ? "clusters" : "batch"),
+                        {task_.micro_batch, task_.group, 1});
+    if (weight_.valid()) weight_sum_ = at_least(reduce_sum(weight_));
+  }
+  Tensor at_least(Tensor sum) { return maximum(sum, full(build_, DType::kF32, {}, kLeast)); }
 
   /// The sum of a value of each triple, [B, M, 1], or of parts of such values, as a mean over the triples.
   Tensor sum_to_mean(Tensor sum) {
-    return real_.valid() ? divide(sum, real_count_) : scale(sum, 1 / static_cast<double>(triples()));
+    return weight_.valid() ? divide(sum, weight_sum_) : scale(sum, 1 / static_cast<double>(triples()));
   }
   Tensor mean_of_triples(Tensor values) {
-    return real_.valid() ? sum_to_mean(reduce_sum(multiply(values, real_))) : reduce_mean(values);
+    return weight_.valid() ? sum_to_mean(reduce_sum(multiply(values, weight_))) : reduce_mean(values);
   }
 
   /// The relation's row for a side; of reciprocal relations that of the way back.
@@ -255,7 +268,9 @@ class Knowledge {
 
   Tensor loss_of_all(TripleEnd side) {
     const Tensor answers = reshape(side == TripleEnd::kTail ? tail_ : head_, {triples()});
-    return cross_entropy(scores_of_all(side), answers).loss;
+    if (!weight_.valid()) return cross_entropy(scores_of_all(side), answers).loss;
+    const Tensor rows = cross_entropy_loss(scores_of_all(side), answers, {.reduction = LossReduction::kNone});
+    return mean_of_triples(reshape(rows, {task_.micro_batch, task_.group, 1}));
   }
 
   /// Scores of the right answers [B, M, 1].
@@ -268,12 +283,13 @@ class Knowledge {
   Tensor loss_of_negatives(TripleEnd side) {
     const Tensor columns = negative_rows_[side == TripleEnd::kTail || !task_.tails ? 0 : 1];
     const Tensor right = right_scores(side), wrong = scores(side, known_row(side), relation_row_, columns);
-    Tensor counts;  // 1 where a negative is wrong indeed; invalid: all are
+    Tensor counts;  // what a negative counts: where it is wrong indeed as much as its triple; invalid: 1 each
     if (task_.group > 1)
       counts = add_scalar(negate(cast(input(name_of(side) + "_true", DType::kU8, {task_.group, task_.negatives},
                                             task_.sharded() ? "clusters" : "batch"),
                                       DType::kF32)),
                           1);
+    if (task_.subsampling) counts = counts.valid() ? multiply(counts, weight_) : broadcast_to(weight_, wrong.shape());
     if (config_.loss == "softmax") return softmax_loss(right, wrong, counts);
     if (config_.loss == "margin") {
       const Tensor over = relu(add_scalar(subtract(wrong, right), config_.margin));
@@ -290,8 +306,8 @@ class Knowledge {
 
   Tensor softmax_loss(Tensor right, Tensor wrong, Tensor counts) {
     const Tensor all = concat({right, hidden(wrong, counts)}, 2);
-    if (task_.sharded()) {
-      // Ops that sum within each triple alone, so that scores stay where they are.
+    if (weight_.valid()) {
+      // Ops that sum within each triple alone: with shards scores stay where they are.
       const Tensor most = map_unary("stop_gradient", reduce_max(all, {2}, true));
       const Tensor sum = log(reduce_sum(exp(subtract(all, most)), {2}, true));
       return mean_of_triples(add(sum, subtract(most, right)));
@@ -314,10 +330,10 @@ class Knowledge {
     return scale(add(mean_of_triples(of_right), of_wrong), 0.5);
   }
 
-  /// Mean over the negatives that count.
+  /// Mean over the negatives; `values` are multiplied by what they count.
   Tensor mean_of(Tensor values, Tensor counts) {
     if (!counts.valid()) return reduce_mean(values);
-    return divide(reduce_sum(values), maximum(reduce_sum(counts), full(build_, DType::kF32, {}, 1)));
+    return divide(reduce_sum(values), at_least(reduce_sum(counts)));
   }
 
   /// Mean over the triples of the sum of cubes of the moduli of their rows.
@@ -332,10 +348,10 @@ class Knowledge {
       }
       const Tensor modulus = sqrt(maximum(squares, full(build_, DType::kF32, {}, 1e-24)));
       const Tensor cubed = multiply(squares, modulus);
-      const Tensor cubes = reduce_sum(real_.valid() ? multiply(cubed, real_) : cubed);
+      const Tensor cubes = reduce_sum(weight_.valid() ? multiply(cubed, weight_) : cubed);
       sum = sum.valid() ? add(sum, cubes) : cubes;
     }
-    if (real_.valid()) return scale(sum_to_mean(sum), config_.penalty);
+    if (weight_.valid()) return scale(sum_to_mean(sum), config_.penalty);
     return scale(sum, config_.penalty / static_cast<double>(triples()));
   }
 
@@ -347,7 +363,8 @@ class Knowledge {
   Tensor shards_;    // of entities
   Tensor entities_;  // as one table; the loss of shards does not read it
   Tensor relations_, head_, relation_, tail_;
-  Tensor real_, real_count_;  // with shards: 1 for each place with a triple [B, M, 1], and their sum, at least 1
+  Tensor real_;                 // with shards: 1 for each place with a triple [B, M, 1]
+  Tensor weight_, weight_sum_;  // of each triple [B, M, 1], where they differ, and their sum, above 0
   Tensor head_raw_, tail_raw_, head_row_, tail_row_, relation_row_;
   std::vector<Tensor> negative_rows_;  ///< of the ends that the loss asks for
 };

@@ -54,6 +54,7 @@ struct KnowledgeTask {
   int64_t shards = 1;
   int64_t relations = 1;
   bool tails = true, heads = true, reciprocal = false;
+  bool subsampling = false;                  ///< triples come with weights, and a loss is their weighted mean
   int64_t known_tails = 1, known_heads = 1;  ///< room of a group's lists of answers, for ranks
   int64_t top = 10;                          ///< answers of a query
   int64_t seed = 0;

@@ -48,6 +48,7 @@ KnowledgeTask task_of(const Recipe& recipe, const KnowledgeGraph& graph, const s
                      .tails = data.sides != "heads",
                      .heads = data.sides != "tails" && !data.reciprocal,
                      .reciprocal = data.reciprocal,
+                     .subsampling = data.subsampling,
                      .top = std::min(top, graph.entities()),
                      .seed = recipe.train.seed};
   if (part.empty()) return task;
@@ -74,6 +75,7 @@ TrainTriples train_triples(const Recipe& recipe, const KnowledgeGraph& graph, co
                               .tails = task.tails,
                               .heads = task.heads,
                               .reciprocal = task.reciprocal,
+                              .subsampling = task.subsampling,
                               .entities = task.entities,
                               .relations = task.relations,
                               .shuffle = recipe.data.shuffle,

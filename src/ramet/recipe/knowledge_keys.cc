@@ -136,6 +136,11 @@ std::vector<RecipeKey> knowledge_keys() {
        .doc = "each triple also stands the other way round with a relation of its own, and tails alone are asked for",
        .field = RAMET_FIELD(data.triples.reciprocal),
        .quiet = true},
+      {.name = "data.triples.subsampling",
+       .doc = "frequent triples count less: each weighs 1 / sqrt(t + h), where t triples to learn answer the question "
+              "for its tail and h the one for its head, both counted from 4 (Sun et al., arXiv 1902.10197)",
+       .field = RAMET_FIELD(data.triples.subsampling),
+       .quiet = true},
       {.name = "data.triples.known",
        .doc = "which triples are true for negatives: those to train on, or all",
        .field = RAMET_FIELD(data.triples.known),

@@ -136,6 +136,7 @@ void check_knowledge_keys(const Recipe& recipe) {
                                   {"model.knowledge.deviation", knowledge.deviation != usual_knowledge.deviation},
                                   {"data.triples.sides", triples.sides != usual_triples.sides},
                                   {"data.triples.reciprocal", triples.reciprocal != usual_triples.reciprocal},
+                                  {"data.triples.subsampling", triples.subsampling != usual_triples.subsampling},
                                   {"model.paths.layers", paths.layers != usual_paths.layers, true},
                                   {"model.paths.message", paths.message != usual_paths.message, true},
                                   {"model.paths.aggregate", paths.aggregate != usual_paths.aggregate, true},

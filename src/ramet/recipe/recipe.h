@@ -99,6 +99,7 @@ struct Recipe {
       std::string ranked_set;
       int64_t group = 1, negatives = 0, ranked = 0;
       bool reciprocal = false;
+      bool subsampling = false;
     } triples;
     // Of random walks (graphs/walks.h).
     struct {
