@@ -136,7 +136,9 @@ struct Evolve {
   double prune_ratio = 0.5;               ///< share of its stored blocks that a cell loses
   std::string prune_schedule = "cosine";  ///< how the ratio falls to 0: "cosine", "linear"; "constant": it does not
   double until = 1;                       ///< share of all steps after which nothing is pruned
-  std::string score = "l1";       ///< "l1", "l2" (sums of absolute values, of squares) or "max", also of gradients
+  /// Of a block: "l1", "l2" (sums of absolute values, of squares) or "max", also of gradients; or "fisher": sums of
+  /// squares, each times the optimizer's mean of squared gradients.
+  std::string score = "l1";
   std::string regrow = "random";  ///< or "gradient": the greatest in the step's first micro-batch, after the update
   bool regrow_pruned = false;     ///< whether random blocks may be such as were just pruned, which go on as they were
   /// By whose number of steps Adam corrects moments: of the block ("own") or of all ("shared"); "auto": own where the

@@ -48,8 +48,9 @@ class Knowledge(unittest.TestCase):
             self.assertTrue(np.isfinite(losses).all(), function)
         self.assertIn("interht", graphs.score_functions())
         for loss in ("log-sigmoid", "margin", "softmax", "all"):
-            losses = trained(options("distmult", loss=loss, margin=1), steps=60)[1]
-            self.assertLess(losses[-1], losses[0], loss)
+            for subsampling in (False, True):
+                losses = trained(options("distmult", loss=loss, margin=1, subsampling=subsampling), steps=60)[1]
+                self.assertLess(losses[-1], losses[0], loss)
 
     def test_a_predictor_answers_from_saved_weights_and_layouts_have_the_same_bits(self):
         own = options(shards=4).with_room_for_ranks(RING)

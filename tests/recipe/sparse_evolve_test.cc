@@ -89,7 +89,8 @@ const std::vector<std::vector<std::string>> kForms{
     {"sparse.age=shared", "sparse.score=max", "sparse.regrow_pruned=true", "train.optimizer.kind=sgd"},
     {"sparse.first_density=0.9", "sparse.block=1", "sparse.score=l2"},
     {"sparse.first_density=0.1", "sparse.regrow=gradient", "sparse.block=1", "train.precision=bf16"},
-    {"train.weights=split", "train.precision=bf16", "train.optimizer.state=bf16"}};
+    {"train.weights=split", "train.precision=bf16", "train.optimizer.state=bf16"},
+    {"sparse.first_density=1", "sparse.score=fisher", "train.optimizer.state=bf16"}};
 
 TEST_F(SparseEvolveRecipe, AnyLayoutGivesTheSameBits) {
   for (size_t form = 0; form < kForms.size(); ++form)
@@ -216,6 +217,48 @@ TEST_F(SparseEvolveRecipe, TheScoreDecidesWhatIsPruned) {
     kept_by_score.insert(all_kept);
   }
   EXPECT_EQ(kept_by_score.size(), 3u) << "each score keeps other blocks";
+}
+
+/// Squares of values times the mean of squared gradients, which begins at 0 with a block: the second change meets
+/// blocks of two ages, whose means lack different corrections.
+TEST_F(SparseEvolveRecipe, FisherScoresDecideWhatIsPruned) {
+  for (const std::string age : {"own", "shared"}) {
+    const std::vector<std::string> settings{"sparse.score=fisher", "sparse.age=" + age};
+    std::vector<std::string> once = settings;
+    once.push_back("sparse.until=0.5");
+    Training whole = training(kGpt2, "p=1", once), run = training(kGpt2, "p=1", settings);
+    whole.initialize(), run.initialize();
+    hash_after(whole, 4), hash_after(run, 4);
+    for (const SparseWeight& weight : sparse_weights(run.model())) {
+      const auto before = index_of(whole, weight), after = index_of(run, weight);
+      const int64_t elements = weight.values.type.elements(), slots = weight.grid.slots;
+      const auto values = floats_of(whole, weight.values.name, elements);
+      const auto squares = floats_of(whole, "optimizer.v." + weight.values.name, elements);
+      std::vector<float> births(before.size(), 0);
+      if (age == "own") births = floats_of(whole, "optimizer.birth." + weight.values.name, std::ssize(before));
+      EXPECT_EQ(std::set<float>(births.begin(), births.end()).size(), age == "own" ? 2u : 1u);
+      const auto score_of = [&](int64_t slot) {
+        const int64_t size = weight.grid.block_elements();
+        double sum = 0;
+        for (int64_t i = slot * size; i < (slot + 1) * size; ++i) {
+          const double value = values[static_cast<size_t>(i)];
+          sum += value * value * squares[static_cast<size_t>(i)];
+        }
+        return sum / (1 - std::pow(0.999, 4 - births[static_cast<size_t>(slot)]));
+      };
+      for (int64_t cell = 0; cell < weight.grid.cells(); ++cell) {
+        const auto stored = after.begin() + cell * slots;
+        double least_kept = HUGE_VAL, most_pruned = 0;
+        for (int64_t slot = cell * slots; slot < (cell + 1) * slots; ++slot)
+          if (std::binary_search(stored, stored + slots, before[static_cast<size_t>(slot)]))
+            least_kept = std::min(least_kept, score_of(slot));
+          else
+            most_pruned = std::max(most_pruned, score_of(slot));
+        EXPECT_GT(most_pruned, 0);
+        EXPECT_GE(least_kept, most_pruned * (1 - 1e-3)) << age << " " << weight.name << " cell " << cell;
+      }
+    }
+  }
 }
 
 TEST_F(SparseEvolveRecipe, AStepTellsOfTheChange) {
@@ -379,6 +422,8 @@ TEST_F(SparseEvolveRecipe, ErrorsNameTheKey) {
   EXPECT_THAT(error_of(kBert, {"sparse.ramp_from=0.9"}), HasSubstr("ends before it begins"));
   EXPECT_THAT(error_of(kBert, {"sparse.age=own", "train.optimizer.kind=lion"}),
               AllOf(HasSubstr("lion"), HasSubstr("shared")));
+  EXPECT_THAT(error_of(kBert, {"sparse.score=fisher", "train.optimizer.kind=sgd"}),
+              AllOf(HasSubstr("score = \"fisher\""), HasSubstr("found sgd"), HasSubstr("adamw")));
   EXPECT_THAT(error_of(kBert, {"train.optimizer.kind=adafactor"}), HasSubstr("no error"));
   EXPECT_THAT(error_of(kBert + "[[train.groups]]\nweights = [\"*intermediate.dense.weight.values\"]\nfrozen = true\n"),
               HasSubstr("frozen"));

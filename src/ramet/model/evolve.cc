@@ -13,6 +13,8 @@
 namespace ramet::model {
 namespace {
 
+constexpr const char* kFisher = "fisher";
+
 /// A state that belongs to the values of a sparse weight.
 StateTensor state_of(const SparseWeight& weight, const std::string& name, const std::string& role,
                      const TensorType& type, StateInit init) {
@@ -35,11 +37,11 @@ StateInit bits_of(const SparseGrid& grid, const HostTensor& index) {
   return StateInit::from(TensorData(std::move(bits)));
 }
 
-/// The score of each stored block, f32 [R, C, slots].
+/// The score of each stored block, f32 [R, C, slots]; that of Fisher without what a training knows.
 Tensor scores_of(Tensor values, const SparseWeight& weight, const std::string& score) {
-  const Tensor sizes = score == "l2" ? multiply(values, values) : map_unary("abs", values);
-  if (weight.grid.block_elements() == 1) return reshape(sizes, weight.index.type.shape);
-  return score == "max" ? reduce_max(sizes, {3, 4}) : reduce_sum(sizes, {3, 4});
+  const bool squares = score == "l2" || score == kFisher;
+  return block_scores(squares ? multiply(values, values) : map_unary("abs", values), weight.index.type.shape,
+                      score == "max");
 }
 
 int64_t share_of(double share, int64_t steps) {
@@ -84,7 +86,8 @@ class EvolveBuilder {
                        .seed = static_cast<int64_t>(seed_),
                        .random_name = weight.index.name + "/evolve",
                        .age = options_.age,
-                       .norm = options_.score});
+                       .norm = options_.score == kFisher ? "l2" : options_.score,
+                       .fisher = options_.score == kFisher});
     build_.output(weight.index.name, index, OutputRole::kState);
     const std::string name = explored_name(weight.name);
     const Shape words{grid.cells_down, grid.cells_across, explored_words(grid)};
@@ -113,6 +116,11 @@ class EvolveBuilder {
 std::string explored_name(const std::string& weight) { return weight + ".explored"; }
 std::string candidates_name(const std::string& weight) { return weight + ".candidates"; }
 
+Tensor block_scores(Tensor elements, const Shape& index, bool greatest) {
+  if (elements.shape().elements() == index.elements()) return reshape(elements, index);
+  return greatest ? reduce_max(elements, {3, 4}) : reduce_sum(elements, {3, 4});
+}
+
 void check_evolve(const EvolveOptions& options) {
   const auto refuse = [](const std::string& what, const std::string& where, const std::string& found,
                          const std::string& expected) {
@@ -130,7 +138,7 @@ void check_evolve(const EvolveOptions& options) {
     refuse("patterns change by the number of steps of the whole run", "steps", std::to_string(options.steps),
            "1 or more");
   one_of("prune_schedule", options.schedule, {"cosine", "linear", "constant"});
-  one_of("score", options.score, {"l1", "l2", "max"});
+  one_of("score", options.score, {"l1", "l2", "max", kFisher});
   one_of("regrow", options.regrow, {"random", "gradient"});
   one_of("age", options.age, {"auto", "own", "shared"});
   share("prune_ratio", options.prune_ratio);

@@ -15,7 +15,7 @@ struct EvolveOptions {
   double prune_ratio = 0.5;
   std::string schedule = "cosine";  ///< of the prune ratio; "linear", "constant"
   double until = 1;                 ///< the share of all steps after which nothing is pruned
-  std::string score = "l1";         ///< by which blocks are pruned; "l2", "max"
+  std::string score = "l1";         ///< by which blocks are pruned; "l2", "max", "fisher"
   std::string regrow = "random";    ///< or "gradient"
   bool regrow_pruned = false;       ///< whether random blocks may be such as were just pruned
   std::string age = "auto";         ///< "own", "shared", "auto": own where the optimizer corrects its moments
@@ -32,6 +32,10 @@ inline constexpr const char* kEvolve = "evolve";
 std::string explored_name(const std::string& weight);
 /// The state i32 [R, C, slots] of the blocks that take the places of pruned ones.
 std::string candidates_name(const std::string& weight);
+
+/// The score of each block of an index [R, C, slots], f32 of its shape, from numbers [R, C, slots, b, b] of 0 or more:
+/// their sum, or the greatest.
+Tensor block_scores(Tensor elements, const Shape& index, bool greatest = false);
 
 /// Adds to a model with block-sparse weights the program that changes their patterns. `last` gives the blocks that a
 /// cell of a weight stores in the end. What a training adds is in train/evolve.h: the search for candidates by the

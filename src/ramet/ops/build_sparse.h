@@ -60,6 +60,7 @@ struct SparseEvolveOptions {
   std::string random_name{};  ///< logical tensor of its random numbers
   std::string age = "auto";   ///< whose steps correct the moments of a new block: "own", "shared", "auto"
   std::string norm = "l1";    ///< of gradients by which candidates are found
+  bool fisher = false;        ///< a training multiplies the squares in the scores by means of squared gradients
 };
 /// The next index, and of each slot the slot that it had before, -1 of new blocks. `counter` is the scalar input
 /// i64[2]; `candidates` are those of sparse_candidates, or not valid: new blocks are drawn.

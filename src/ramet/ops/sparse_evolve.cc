@@ -196,7 +196,10 @@ void register_sparse_evolve_ops(OpRegistry& registry) {
                                          "of gradients, by which candidates are found: l1, l2 or max (l1)"),
                       optional_attribute("age", Kind::kString,
                                          "whose steps correct a new block's moments: own, shared, or auto "
-                                         "(auto): own where an optimizer can")},
+                                         "(auto): own where an optimizer can"),
+                      optional_attribute("fisher", Kind::kBool,
+                                         "a training multiplies the squares in the scores by the optimizer's means of "
+                                         "squared gradients (false)")},
        .infer =
            [](const NodeSignature& node) {
              const TensorType type = index_type(sparse_evolve_form(node).grid);
@@ -273,6 +276,7 @@ std::pair<Tensor, Tensor> sparse_evolve(Tensor index, Tensor scores, Tensor coun
                         {"tensor", static_cast<int64_t>(hash64(options.random_name))},
                         {"age", options.age}};
   if (options.regrow_pruned) attributes.set("regrow_pruned", true);
+  if (options.fisher) attributes.set("fisher", true);
   std::vector<Tensor> operands{index, scores, counter};
   if (candidates.valid()) {
     operands.push_back(candidates);

@@ -76,9 +76,10 @@ std::vector<RecipeKey> sparse_keys() {
        .quiet = true},
       {.name = "sparse.score",
        .doc = "of a block, by which it is pruned: l1, l2 (sums of absolute values, of squares), max; also the norm of "
-              "gradients for regrow = \"gradient\"",
+              "gradients for regrow = \"gradient\". fisher: sums of squares, each times the optimizer's mean of "
+              "squared gradients",
        .field = RAMET_FIELD(sparse.score),
-       .choices = {"l1", "l2", "max"},
+       .choices = {"l1", "l2", "max", "fisher"},
        .quiet = true},
       {.name = "sparse.regrow",
        .doc = "which blocks take the places of pruned ones, from 0; random (SET), gradient (RigL): those with the "

@@ -1,5 +1,7 @@
 #include "ramet/train/evolve.h"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "ramet/base/error.h"
@@ -46,6 +48,49 @@ bool follows_blocks(const StateTensor& state, const SparseWeight& weight) {
                .found = state.type.text(),
                .expected = "a number for each element",
                .remedy = "Choose an optimizer that keeps numbers of each element, or patterns that never change"});
+}
+
+/// A state of the step as a graph's input, in f32; invalid where the step has none such.
+template <typename Is>
+Tensor state_input(const StepGraph& step, GraphBuilder& build, const Is& is) {
+  const auto found = std::find_if(step.states.begin(), step.states.end(), is);
+  if (found == step.states.end()) return {};
+  return ops::cast_to(build.state(found->name, found->type.dtype, found->type.shape), DType::kF32);
+}
+Tensor state_input(const StepGraph& step, GraphBuilder& build, const std::string& name) {
+  return state_input(step, build, [&](const StateTensor& each) { return each.name == name; });
+}
+
+/// The optimizer's mean of squared gradients of a sparse weight's values, f32 of their shape, without the bias of its
+/// beginning at 0 where blocks count their own steps: shared steps give all blocks one factor.
+Tensor mean_of_squares(const TrainOptions& options, const StepGraph& step, const SparseWeight& weight,
+                       GraphBuilder& build) {
+  const std::string& values = weight.values.name;
+  const Tensor mean = state_input(step, build, [&](const StateTensor& each) {
+    return each.kind == StateKind::kOptimizer && each.of == values && each.role == "v" &&
+           each.type.shape == weight.values.type.shape;
+  });
+  if (!mean.valid())
+    throw Error({.what = "scores by Fisher information need the optimizer's mean of squared gradients of each element",
+                 .where = "'" + weight.name + "', score = \"fisher\"",
+                 .found = options.optimizer.kind,
+                 .expected = "adam, adamw, lamb or rmsprop",
+                 .remedy = "Choose such an optimizer, or another score"});
+  const Tensor birth = state_input(step, build, births_name(values));
+  if (!birth.valid()) return mean;
+  const Tensor age = subtract(add_scalar(scalar_input(build, kUpdates), 1), birth);
+  const double beta2 = group_optimizer(options, group_of(options, weight.values)).beta2;
+  const Tensor left = exp(scale(age, std::log(beta2)));
+  return divide(mean, add_scalar(negate(left), 1));
+}
+
+/// The scores of a weight's blocks by what pruning them is expected to add to the loss, up to a factor: the squares of
+/// values times their diagonal Fisher information (LeCun et al. 1989, with the empirical Fisher for the Hessian).
+Tensor fisher_scores(const TrainOptions& options, const StepGraph& step, const SparseWeight& weight,
+                     GraphBuilder& build) {
+  const Tensor values = state_input(step, build, weight.values.name);
+  return model::block_scores(multiply(multiply(values, values), mean_of_squares(options, step, weight, build)),
+                             weight.index.type.shape);
 }
 
 /// A gradient of a sparse weight: the sum over tokens of a[t, row] b[t, column].
@@ -189,9 +234,26 @@ Graph with_carried_states(const Model& model, const TrainOptions& options, const
   Graph graph(program.name());
   GraphCopier copier(program, graph);
   copier.copy_inputs();
-  for (NodeId id = 0; id < static_cast<NodeId>(program.nodes().size()); ++id) copier.copy_node(id);
-  copier.copy_outputs();
   GraphBuilder build(graph);
+  std::map<NodeId, ValueId> scores;  // that take the places of a node's own
+  for (const SparseWeight& weight : sparse_weights(model)) {
+    const auto found = nodes.find(weight.index.name);
+    if (found == nodes.end() || !program.node(found->second).attributes.get_bool_or("fisher", false)) continue;
+    const Scope scope(build, weight.name);
+    scores[found->second] = fisher_scores(options, step, weight, build).id;
+  }
+  for (NodeId id = 0; id < static_cast<NodeId>(program.nodes().size()); ++id) {
+    if (const auto own = scores.find(id); own != scores.end()) {
+      const Node& node = program.node(id);
+      std::vector<ValueId> inputs;
+      for (const ValueId input : node.inputs) inputs.push_back(copier[input]);
+      inputs[1] = own->second;
+      copier.copy_node(id, std::move(inputs), node.attributes);
+    } else {
+      copier.copy_node(id);
+    }
+  }
+  copier.copy_outputs();
   for (const SparseWeight& weight : sparse_weights(model)) {
     const auto found = nodes.find(weight.index.name);
     if (found == nodes.end()) continue;
