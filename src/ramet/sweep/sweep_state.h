@@ -13,7 +13,7 @@ namespace ramet::sweep {
 /// One run of a point: of one seed, on all rungs that the point has reached.
 struct SweepRun {
   int64_t seed = 0;      ///< number of the seed: train.seed + seed
-  std::string id;        ///< the run's folder in RUNS; "": not begun
+  std::string id{};      ///< the run's folder in RUNS; "": not begun
   std::string status{};  ///< "running", "done", "interrupted", "failed", "killed"
   std::string error{};
   int64_t steps = 0;
