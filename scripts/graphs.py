@@ -13,6 +13,7 @@ import argparse
 import ast
 import concurrent.futures
 import csv
+import fcntl
 import json
 import math
 import os
@@ -351,6 +352,11 @@ def main():
         raise SystemExit("no data: give --data DIR, or set RAMET_DATA")
     work = pathlib.Path(args.work)
     work.mkdir(parents=True, exist_ok=True)
+    lock = open(work / "lock", "w", encoding="utf-8")  # held until the end: folders of trainings would meet
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise SystemExit(f"another call works in {work}: wait for it, or give another folder with --work") from None
     figures = [figure for figure in FIGURES if any(text in figure.name for text in args.only) and (args.full or not figure.full)]
     trainings = Trainings(args, work)
     try:
