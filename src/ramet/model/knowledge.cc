@@ -14,7 +14,7 @@ namespace ramet::model {
 namespace {
 
 constexpr double kHidden = -1e30;  // the score of an answer that does not count
-constexpr double kLeast = 1e-9;    // a sum of weights is at least so large, and none is a sum of nothing
+constexpr double kLeast = 1e-9;    // of divisors: a step may have no triples, or no negatives that count
 
 /// Where a graph has the rows of entities from.
 enum class Entities : uint8_t { kTable, kInputs };

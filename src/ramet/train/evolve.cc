@@ -57,9 +57,6 @@ Tensor state_input(const StepGraph& step, GraphBuilder& build, const Is& is) {
   if (found == step.states.end()) return {};
   return ops::cast_to(build.state(found->name, found->type.dtype, found->type.shape), DType::kF32);
 }
-Tensor state_input(const StepGraph& step, GraphBuilder& build, const std::string& name) {
-  return state_input(step, build, [&](const StateTensor& each) { return each.name == name; });
-}
 
 /// The optimizer's mean of squared gradients of a sparse weight's values, f32 of their shape, without the bias of its
 /// beginning at 0 where blocks count their own steps: shared steps give all blocks one factor.
@@ -76,7 +73,8 @@ Tensor mean_of_squares(const TrainOptions& options, const StepGraph& step, const
                  .found = options.optimizer.kind,
                  .expected = "adam, adamw, lamb or rmsprop",
                  .remedy = "Choose such an optimizer, or another score"});
-  const Tensor birth = state_input(step, build, births_name(values));
+  const Tensor birth =
+      state_input(step, build, [&](const StateTensor& each) { return each.name == births_name(values); });
   if (!birth.valid()) return mean;
   const Tensor age = subtract(add_scalar(scalar_input(build, kUpdates), 1), birth);
   const double beta2 = group_optimizer(options, group_of(options, weight.values)).beta2;
@@ -88,7 +86,8 @@ Tensor mean_of_squares(const TrainOptions& options, const StepGraph& step, const
 /// values times their diagonal Fisher information (LeCun et al. 1989, with the empirical Fisher for the Hessian).
 Tensor fisher_scores(const TrainOptions& options, const StepGraph& step, const SparseWeight& weight,
                      GraphBuilder& build) {
-  const Tensor values = state_input(step, build, weight.values.name);
+  const StateTensor& held = step.state(weight.values.name);
+  const Tensor values = ops::cast_to(build.state(held.name, held.type.dtype, held.type.shape), DType::kF32);
   return model::block_scores(multiply(multiply(values, values), mean_of_squares(options, step, weight, build)),
                              weight.index.type.shape);
 }
@@ -243,15 +242,8 @@ Graph with_carried_states(const Model& model, const TrainOptions& options, const
     scores[found->second] = fisher_scores(options, step, weight, build).id;
   }
   for (NodeId id = 0; id < static_cast<NodeId>(program.nodes().size()); ++id) {
-    if (const auto own = scores.find(id); own != scores.end()) {
-      const Node& node = program.node(id);
-      std::vector<ValueId> inputs;
-      for (const ValueId input : node.inputs) inputs.push_back(copier[input]);
-      inputs[1] = own->second;
-      copier.copy_node(id, std::move(inputs), node.attributes);
-    } else {
-      copier.copy_node(id);
-    }
+    if (const auto own = scores.find(id); own != scores.end()) copier.map(program.node(id).inputs[1], own->second);
+    copier.copy_node(id);
   }
   copier.copy_outputs();
   for (const SparseWeight& weight : sparse_weights(model)) {
