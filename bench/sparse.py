@@ -53,6 +53,13 @@ def operations(layers, hidden, density=1.0, length=LENGTH):
     return 6 * length * density * 12 * layers * hidden ** 2 + 12 * layers * length ** 2 * hidden
 
 
+def run_command(*command):
+    """A command from the checkout's root, which must end well."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=ROOT)
+    if done.returncode != 0:
+        sys.exit(f"{command[0]} failed:\n{done.stderr[-2000:]}")
+
+
 class Trainings:
     """Runs of `ramet train`. One that was interrupted goes on from its checkpoint; all stop when the seconds are over."""
 
@@ -109,16 +116,11 @@ class Bench:
         name = f"sparse-{kind}-{self.args.vocabulary}"
         vocabulary, corpus = demo / name, demo / f"{name}-corpus"
         if not (corpus / "manifest.json").exists():
-            self.do("scripts/demo_corpus.py", "--out", demo / "text", "--sources", "king-james,world-english")
+            run_command("scripts/demo_corpus.py", "--out", demo / "text", "--sources", "king-james,world-english")
             texts = sorted((demo / "text").glob("*.txt"))
-            self.do(self.ramet, "vocab", "--kind", kind, "--size", self.args.vocabulary, "--out", vocabulary, *texts)
-            self.do(self.ramet, "corpus", "--tokenizer", vocabulary, "--heldout", 0.02, "--replace", "--out", corpus, *texts)
+            run_command(self.ramet, "vocab", "--kind", kind, "--size", self.args.vocabulary, "--out", vocabulary, *texts)
+            run_command(self.ramet, "corpus", "--tokenizer", vocabulary, "--heldout", 0.02, "--replace", "--out", corpus, *texts)
         return corpus
-
-    def do(self, *command):
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=ROOT)
-        if done.returncode != 0:
-            sys.exit(f"{command[0]} failed:\n{done.stderr[-2000:]}")
 
     def settings(self, variant, rate, seed, steps):
         args = self.args
@@ -277,7 +279,7 @@ def pictures(bench, results, densities):
     for name in ("static 1", "dynamic 1", "dynamic 16"):
         if name in results:
             file = bench.folder / "weights.safetensors"
-            bench.do(bench.ramet, "export", results[name][0]["folder"], "--out", file)
+            run_command(bench.ramet, "export", results[name][0]["folder"], "--out", file)
             files[f"pattern-{name.replace(' ', '-')}.svg"] = pattern_map(file, layer, f"{layer}: {name}, loss {mean[name]:.3f}")
             file.unlink()
     for name, text in files.items():

@@ -7,6 +7,8 @@ and draws them.
     python bench/sparse_finetune.py --limit-train 8000 --seeds 1      # a look
     python bench/sparse_finetune.py --distil 0.9 --densities 1 0.1    # the dense run of each seed teaches the sparse ones
     python bench/sparse_finetune.py --distil 1 --made 3 --densities 1 0.1   # ... on made sentences, too (made_text.py)
+    python bench/sparse_finetune.py --distil 1 --from-dense --made 3 --made-epochs 0.5 --static-epochs 1.5 --densities 1 0.1
+                                                                      # ... pruned from the dense run, then on with what is left
     until python bench/sparse_finetune.py --seconds 300; do sleep 1; done   # in pieces
 
 A run that was interrupted goes on from its checkpoint; runs are kept in build/sparse-finetune. With --seconds the bench works
@@ -22,7 +24,7 @@ import statistics
 import sys
 
 import made_text
-from sparse import NOT_DONE, ROOT, Trainings, chart
+from sparse import NOT_DONE, ROOT, Trainings, chart, run_command
 
 RECIPE = ROOT / "examples/minilm-sst2-sparse.toml"
 SPARSE = "\n[sparse]\n"  # the last table of the recipe
@@ -47,11 +49,30 @@ def settings(args, density, seed, folder):
     if density < 1 and args.distil > 0:
         every |= {"task.teacher": args.teacher.resolve() if args.teacher else (folder / f"1-{seed}").resolve(), "task.teacher_weight": args.distil,
                   "task.teacher_temperature": args.temperature}
+    if density < 1 and args.from_dense:
+        every["model.init_from"] = (folder / f"1-{seed}").resolve()
     if density < 1 and args.made:
         made_text.widen(args.data, folder / f"made-{args.made}", args.made)
         every |= {"task.data": (folder / f"made-{args.made}").resolve(), "task.epochs": args.made_epochs}
     own = [word for word in args.set if density < 1 or not word.startswith("sparse.")]
+    own += args.sparse_set if density < 1 else []
     return [f"--set={word}" for word in [f"{key}={value}" for key, value in every.items()] + own]
+
+
+def static_run(args, density, seed, folder, trainings):
+    """The log of the run that goes on from that of the density and the seed with the pattern that is left; None when the time
+    is up."""
+    run = folder / f"{density:g}-{seed}"
+    export, file = run.with_name(run.name + "-export"), folder / "static.toml"
+    if not (export / "model.safetensors").exists():
+        run_command(trainings.ramet, "export", run, "--out", export)
+    dense, _, sparse = RECIPE.read_text().partition(SPARSE)
+    kept = [line for line in sparse.splitlines() if line.split(" ")[0] in ("weights", "density", "block", "pattern")]
+    file.write_text(dense + SPARSE + "\n".join(kept) + "\ndistribution = \"global\"\n")  # the pattern is what is not 0
+    words = [word for word in settings(args, density, seed, folder) if not word.startswith("--set=sparse.") or word.startswith("--set=sparse.block=")]
+    words += [f"--set={key}={value}" for key, value in {"sparse.density": density, "model.init_from": export.resolve(), "task.epochs": args.static_epochs,
+              "train.schedule.kind": "linear", "task.warmup": 0.03}.items()]
+    return trainings.finish(run.with_name(run.name + "-static"), [file, *words])
 
 
 def main():
@@ -69,6 +90,9 @@ def main():
     parser.add_argument("--temperature", type=float, default=2, help="of the teacher's answers")
     parser.add_argument("--made", type=int, default=0, metavar="N", help="sparse models also learn from N made sentences for each of the task's")
     parser.add_argument("--made-epochs", type=float, default=1, help="epochs of all these sentences")
+    parser.add_argument("--from-dense", action="store_true", help="sparse models begin from the dense run of the same seed, not from --model")
+    parser.add_argument("--static-epochs", type=float, default=0, metavar="E", help="then E epochs with the pattern that is left; default: none")
+    parser.add_argument("--sparse-set", action="append", default=[], metavar="KEY=VALUE", help="as --set, of sparse models alone")
     parser.add_argument("--set", action="append", default=[], help="a key of the recipe, as sparse.block=1; may stand several times")
     parser.add_argument("--name", default="runs", help="folder of the runs, below build/sparse-finetune: one for each choice of settings")
     parser.add_argument("--checkpoint-every", type=int, default=50, help="steps")
@@ -81,9 +105,11 @@ def main():
         parser.error("no --data, and RAMET_DATA is not set")
     if args.teacher and not args.distil:
         parser.error("--teacher has no weight: give --distil W")
+    if args.from_dense and 1 not in args.densities and (args.teacher or not args.distil):
+        parser.error("--from-dense needs the dense runs: give --densities 1 ...")
     if args.made and not args.distil:
         parser.error("--made needs a teacher, who answers the sentences: give --distil W")
-    densities = sorted(args.densities, reverse=True) if args.distil else args.densities
+    densities = sorted(args.densities, reverse=True) if args.distil or args.from_dense else args.densities
     if args.distil and not args.teacher and densities[0] < 1:
         densities.insert(0, 1)
     trainings = Trainings(args.build / "ramet", args.threads, args.seconds)
@@ -94,6 +120,8 @@ def main():
         for density in densities:
             words = settings(args, density, seed, folder)
             lines = trainings.finish(folder / f"{density:g}-{seed}", [recipe_of(folder, density), *words])
+            if lines and density < 1 and args.static_epochs:
+                lines = static_run(args, density, seed, folder, trainings)
             if lines is None:
                 return NOT_DONE
             end = next(filter(trainings.is_end, lines))

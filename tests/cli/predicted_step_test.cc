@@ -2,13 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "cli/process.h"
 #include "ramet/base/file.h"
+#include "support/cache_folder.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -42,17 +41,7 @@ every = 0
 /// The commands, with a cache of measured tasks of their own: everything is measured here and now.
 class PredictedStep : public ::testing::Test {
  protected:
-  PredictedStep() {
-    if (const char* before = std::getenv("XDG_CACHE_HOME")) before_ = before;
-    ::setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);
-    write_file_atomic(folder_ / "model.toml", kRecipe);
-  }
-  ~PredictedStep() override {
-    if (before_)
-      ::setenv("XDG_CACHE_HOME", before_->c_str(), 1);
-    else
-      ::unsetenv("XDG_CACHE_HOME");
-  }
+  PredictedStep() { write_file_atomic(folder_ / "model.toml", kRecipe); }
   double step_seconds(const std::string& command, const std::string& layout) {
     const Outcome outcome = Process({command, "model.toml", "--layout", layout, "--json"}, folder_.path()).wait();
     EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -61,9 +50,7 @@ class PredictedStep : public ::testing::Test {
   }
 
   TemporaryFolder folder_;
-
- private:
-  std::optional<std::string> before_;
+  OwnCache cache_{folder_ / "cache"};
 };
 
 // Other work on the machine only adds time: the least of several is compared, two of each at least. Alone on it the two

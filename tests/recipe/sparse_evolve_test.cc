@@ -362,6 +362,52 @@ TEST_F(SparseEvolveRecipe, OneThresholdDealsTheDensities) {
   EXPECT_EQ(hash_after(second, 4), end);
 }
 
+/// The densities that the distribution "global" gives weights with numbers, by the sizes of `scores`.
+std::map<std::string, double> densities_above_one_threshold(const std::map<std::string, std::vector<float>>& scores,
+                                                            double density) {
+  std::vector<float> all;
+  for (const auto& [name, own] : scores) all.insert(all.end(), own.begin(), own.end());
+  std::sort(all.begin(), all.end(), std::greater<>());
+  const float least = all[static_cast<size_t>(std::llround(density * static_cast<double>(all.size()))) - 1];
+  std::map<std::string, double> densities;
+  for (const auto& [name, own] : scores)
+    densities[name] =
+        static_cast<double>(std::count_if(own.begin(), own.end(), [&](float score) { return score >= least; })) /
+        static_cast<double>(own.size());
+  return densities;
+}
+
+TEST_F(SparseEvolveRecipe, OneThresholdOfFisherScoresDealsTheDensities) {
+  for (const std::string optimizer : {"adamw", "sgd"}) {
+    const std::string dense_text = kGpt2.substr(0, kGpt2.find("[sparse]"));
+    Training dense = training(dense_text, "p=1", {"train.optimizer.kind=" + optimizer});
+    dense.initialize();
+    hash_after(dense, 3);
+    const auto run = folder_ / optimizer;
+    const Checkpoint checkpoint(dense.save(run));
+    const std::string from = "model.init_from=" + checkpoint.path().string();
+    const Recipe complete = prepare(read(kGpt2, {from, "sparse.distribution=global", "sparse.first_density=1",
+                                                 "sparse.cells=1", "sparse.block=1", "sparse.score=fisher"}))
+                                .recipe;
+    std::map<std::string, std::vector<float>> scores;
+    for (const StateTensor& weight : dense.model().weights) {
+      if (complete.sparse.densities.find(weight.name + "=") == std::string::npos) continue;
+      std::vector<float>& own = scores[weight.name] = floats_of(dense, weight.name, weight.type.elements());
+      if (optimizer == "sgd") {  // which keeps no squares
+        for (float& number : own) number = std::fabs(number);
+        continue;
+      }
+      const auto squares = floats_of(dense, "optimizer.v." + weight.name, weight.type.elements());
+      for (size_t i = 0; i < own.size(); ++i) own[i] = own[i] * own[i] * squares[i];
+    }
+    ASSERT_EQ(scores.size(), 8u);
+    for (const auto& [name, density] : densities_above_one_threshold(scores, 0.3)) {
+      const size_t at = complete.sparse.densities.find(name + "=") + name.size() + 1;
+      EXPECT_NEAR(std::stod(complete.sparse.densities.substr(at)), density, 1e-3) << optimizer << " " << name;
+    }
+  }
+}
+
 TEST_F(SparseEvolveRecipe, WeightsHaveDensitiesOfTheirOwn) {
   const auto densities = [&](const std::vector<std::string>& settings) {
     Training run = training(kGpt2, "p=1", settings);

@@ -12,6 +12,7 @@
 #include "ramet/recipe/publish.h"
 #include "ramet/recipe/task.h"
 #include "ramet/recipe/task_predictor.h"
+#include "support/cache_folder.h"
 #include "support/temporary.h"
 
 namespace ramet::tests {
@@ -106,6 +107,7 @@ class TeacherRecipe : public ::testing::Test {
   }
 
   TemporaryFolder folder_;
+  OwnCache cache_{folder_ / "cache"};
 };
 
 /// What a run answers for the texts that its recipe trains on.
@@ -228,6 +230,71 @@ TEST_F(TeacherRecipe, ARunGoesOnAfterItWasKilled) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("data"));
   }
+}
+
+TEST_F(TeacherRecipe, AStudentBeginsFromItsTeacher) {
+  const fs::path run = teacher("run", {"model.dropout=0.2"});
+  const auto begun_from = [&](const fs::path& folder, std::vector<std::string> more = {}) {
+    std::vector<std::string> settings{"model.init_from=" + folder.string(), "task.teacher=" + run.string()};
+    settings.insert(settings.end(), more.begin(), more.end());
+    for (const char* left : {"data.sequence_length=16", "task.kind=classification", "task.text=text",
+                             "task.label=label", "train.precision=f32", "train.micro_batch=2", "train.steps=4"})
+      settings.emplace_back(left);
+    settings.push_back("task.train=" + (folder_ / "classes.tsv").string());
+    return parse_recipe("", "student.toml", ".", settings);
+  };
+  const Recipe student = begun_from(run);
+  EXPECT_EQ(student.model.layers, 3);
+  EXPECT_EQ(student.model.hidden, 48);
+  EXPECT_EQ(student.model.dropout, 0.2);
+  const std::string hash = hash_of(student);
+  EXPECT_EQ(hash_of(begun_from(list_checkpoints(run / "checkpoints").back())), hash);
+  EXPECT_EQ(begun_from(run, {"model.dropout=0.3"}).model.dropout, 0.3) << "what the recipe says counts";
+  // Of another preset or kind it says all itself.
+  EXPECT_FALSE(begun_from(run, {"model.preset=small"}).model.layers.has_value());
+  EXPECT_FALSE(begun_from(run, {"model.kind=distilbert"}).model.layers.has_value());
+  EXPECT_THROW((void)hash_of(recipe({"model.init_from=" + run.string()})), Error) << "sizes of its own";
+  // A complete recipe does not need the run.
+  const std::string complete = print_recipe(prepare(student).recipe);
+  fs::rename(run, folder_ / "gone");
+  EXPECT_EQ(parse_recipe(complete, "student.toml", ".").model.hidden, 48);
+}
+
+TEST_F(TeacherRecipe, AnswersAreKept) {
+  const fs::path run = teacher("run");
+  const auto hash_and_answers = [&](const std::vector<std::string>& more) {
+    bool answered = false;
+    Training training = make_training(prepare(recipe(taught_by(run, more))),
+                                      {.threads = 1, .progress = [&](std::string_view what, int64_t, int64_t) {
+                                         answered |= what.ends_with("answers");
+                                       }});
+    training.initialize();
+    training.step();
+    return std::pair(training.weights_hash(), answered);
+  };
+  const auto [hash, answered] = hash_and_answers({});
+  EXPECT_TRUE(answered);
+  EXPECT_EQ(hash_and_answers({}), std::pair(hash, false));
+  // Another student of the same texts.
+  EXPECT_FALSE(hash_and_answers({"train.seed=3", "model.layers=1", "task.epochs=1"}).second);
+  EXPECT_TRUE(hash_and_answers({"task.limit_train=20"}).second) << "other texts";
+  EXPECT_TRUE(hash_and_answers({"data.sequence_length=14"}).second) << "texts that are cut";
+  // Files that are not whole are made anew.
+  for (const auto& damage :
+       {+[](std::string& text) { text[text.size() - 3] ^= 1; }, +[](std::string& text) { text.pop_back(); },
+        +[](std::string& text) { text.clear(); }, +[](std::string& text) { text[3] ^= 1; }}) {
+    for (const fs::directory_entry& file : fs::directory_iterator(folder_ / "cache/ramet")) {
+      if (!file.path().filename().string().starts_with("answers-")) continue;
+      std::string text = read_file(file.path());
+      damage(text);
+      write_file_atomic(file.path(), text);
+    }
+    EXPECT_EQ(hash_and_answers({}), std::pair(hash, true));
+    EXPECT_EQ(hash_and_answers({}), std::pair(hash, false));
+  }
+  // Of another teacher nothing is kept.
+  const fs::path other = teacher("run", {"train.seed=6"});
+  EXPECT_TRUE(hash_and_answers({}).second) << other;
 }
 
 TEST_F(TeacherRecipe, AWeightOf0IsNoTeacher) {

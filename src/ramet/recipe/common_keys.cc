@@ -42,7 +42,8 @@ std::vector<RecipeKey> common_keys() {
        .doc =
            "weights to begin from: the folder of a published model (config.json then gives what this table leaves "
            "out), a file of safetensors or of torch.save with Hugging Face's names, or the folder of a checkpoint or "
-           "of a run (its newest one); steps and the optimizer's states begin anew; empty: random",
+           "of a run (its newest one; its recipe then gives what this table leaves out); steps and the optimizer's "
+           "states begin anew; empty: random",
        .field = RAMET_FIELD(model.init_from),
        .kind = Kind::kPath,
        .decides = false},

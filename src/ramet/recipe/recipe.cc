@@ -392,6 +392,21 @@ void take_own_defaults(Recipe& recipe) {
   assign_table(recipe, taken, "", source, fs::path(recipe.model.file).parent_path(), true);
 }
 
+/// What the run to begin from says of keys of the model that are left out: its weights fit no other sizes. A recipe of
+/// another kind or preset says them itself.
+void take_sizes_of_run(Recipe& recipe) {
+  const fs::path run = run_of(recipe.model.init_from);
+  if (run.empty()) return;
+  const std::string source = (run / "recipe.toml").string();
+  toml::table given = parse_toml(read_file(source), source);
+  toml::table* model = given["model"].as_table();
+  if (!model) return;
+  for (const auto& [key, own] : {std::pair("kind", &recipe.model.kind), std::pair("preset", &recipe.model.preset)})
+    if (recipe.places.count(std::string("model.") + key) && (*model)[key].value_or(*own) != *own) return;
+  for (const char* key : {"init_from", "file"}) model->erase(key);
+  assign_table(recipe, *model, "model.", source, run, true);
+}
+
 /// What keys must mean together.
 void check_recipe(const Recipe& recipe) {
   const auto& train = recipe.train;
@@ -570,6 +585,14 @@ std::string toml_of(const RecipeValue& value) {
 
 std::string setting_of(const std::string& key, const RecipeValue& value) { return key + "=" + toml_of(value); }
 
+fs::path run_of(const fs::path& folder) {
+  std::error_code ignored;
+  if (folder.empty()) return {};
+  for (const fs::path& run : {folder, folder.parent_path().parent_path()})
+    if (fs::is_regular_file(run / "recipe.toml", ignored)) return run;
+  return {};
+}
+
 std::string Recipe::where(const std::string& key) const {
   const auto place = places.find(key);
   return place == places.end() ? key : place->second + " " + key;
@@ -583,6 +606,7 @@ Recipe parse_recipe(std::string_view text, const std::string& source, const fs::
   if (recipe.name.empty()) recipe.name = fs::path(source).stem().string();
   settle_kind(recipe);
   take_own_defaults(recipe);
+  take_sizes_of_run(recipe);
   check_recipe(recipe);
   return recipe;
 }

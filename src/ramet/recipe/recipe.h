@@ -214,6 +214,8 @@ std::string setting_of(const std::string& key, const RecipeValue& value);
 Recipe parse_recipe(std::string_view text, const std::string& source, const std::filesystem::path& folder,
                     std::span<const std::string> settings = {});
 Recipe load_recipe(const std::filesystem::path& path, std::span<const std::string> settings = {});
+/// The run that a folder is, or is a checkpoint of; empty where it is neither.
+std::filesystem::path run_of(const std::filesystem::path& folder);
 /// Changes keys of a recipe that is being resumed: Error for those that decide bits.
 void change_resumed_recipe(Recipe& recipe, std::span<const std::string> settings);
 

@@ -78,31 +78,42 @@ std::vector<std::string> words_of(const std::string& text) {
 /// Whether no file gives the weights that the model begins with, as also where a run goes on from a checkpoint.
 bool begins_with_nothing(const Recipe& recipe) { return recipe.model.init_from.empty() && recipe.model.file.empty(); }
 
-/// Numbers of the dense weights in model.init_from, by name: those of a file, a published folder or a checkpoint.
-std::map<std::string, std::vector<float>> dense_numbers(const Recipe& recipe, const Model& model) {
+/// The checkpoint that model.init_from names; none where that is something else.
+std::optional<Checkpoint> first_checkpoint(const Recipe& recipe) {
+  const std::string& folder = recipe.model.init_from;
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored) || has_weights(folder)) return std::nullopt;
+  return std::make_optional<Checkpoint>(checkpoint_to_begin_from(folder));
+}
+
+/// Numbers by name of a weight.
+using Numbers = std::map<std::string, std::vector<float>>;
+
+/// Those of the dense weights in model.init_from: of a file, a published folder or a checkpoint.
+Numbers dense_numbers(const Recipe& recipe, const Model& model) {
   const std::string& file = recipe.model.init_from;
-  std::map<std::string, std::vector<float>> numbers;
+  Numbers numbers;
   const auto keep = [&](const std::string& name, std::span<const std::byte> bytes) {
     const auto* first = reinterpret_cast<const float*>(bytes.data());
     numbers[name].assign(first, first + bytes.size() / sizeof(float));
   };
   std::error_code ignored;
   if (file.empty() || !std::filesystem::exists(file, ignored)) return numbers;
-  if (!std::filesystem::is_directory(file, ignored) || has_weights(file)) {
+  const std::optional<Checkpoint> checkpoint = first_checkpoint(recipe);
+  if (!checkpoint) {
     (void)import_weights(file, model.published(), keep);
     return numbers;
   }
-  const Checkpoint checkpoint(checkpoint_to_begin_from(file));
   std::vector<StateTensor> found;
   for (const StateTensor& weight : model.weights)
-    if (has_first(checkpoint, weight)) found.push_back(weight);
-  load_first(checkpoint, found,
+    if (has_first(*checkpoint, weight)) found.push_back(weight);
+  load_first(*checkpoint, found,
              [&](const StateTensor& state, std::span<const std::byte> bytes) { keep(state.name, bytes); });
   return numbers;
 }
 
 /// The numbers of a weight, which are given away: each weight is asked for once.
-FirstNumbers first_of(std::map<std::string, std::vector<float>>& dense) {
+FirstNumbers first_of(Numbers& dense) {
   return [&dense](const StateTensor& weight) {
     const auto found = dense.find(weight.name);
     return found == dense.end() ? std::vector<float>{} : std::move(found->second);
@@ -159,6 +170,38 @@ auto in_words_of(const Recipe& recipe, Work work) {
   }
 }
 
+/// Scores of pruning by Fisher information, of numbers that a checkpoint has; `all` becomes false, and the numbers stay
+/// as they are, for a weight of which it has no means of squared gradients.
+FirstNumbers fisher_scores(const Checkpoint& checkpoint, const Numbers& dense, bool& all) {
+  return [&](const StateTensor& weight) {
+    std::vector<float> scores = squared_gradients(checkpoint, weight);
+    const auto numbers = dense.find(weight.name);
+    if (numbers == dense.end() || scores.size() != numbers->second.size()) {
+      all = false;
+      return numbers == dense.end() ? std::vector<float>() : numbers->second;
+    }
+    for (size_t i = 0; i < scores.size(); ++i) scores[i] *= numbers->second[i] * numbers->second[i];
+    return scores;
+  };
+}
+
+/// What the distribution "global" gives each weight. For patterns that are pruned by Fisher scores the blocks have
+/// these scores here, too, where the run that the weights come from has them.
+std::map<std::string, double> densities_by_one_threshold(const Recipe& recipe, const Model& model) {
+  Numbers dense = dense_numbers(recipe, model);
+  const SparsifyOptions options = sparsify_options(recipe);
+  const auto densities_of = [&](const FirstNumbers& numbers) {
+    return in_words_of(recipe, [&] { return global_densities(model, options, numbers); });
+  };
+  const std::optional<Checkpoint> checkpoint = first_checkpoint(recipe);
+  if (checkpoint && recipe.sparse.score == "fisher") {
+    bool all = true;
+    const auto found = densities_of(fisher_scores(*checkpoint, dense, all));
+    if (all) return found;
+  }
+  return densities_of(first_of(dense));
+}
+
 }  // namespace
 
 void check_sparse(const Recipe& recipe) {
@@ -186,18 +229,15 @@ void check_sparse(const Recipe& recipe) {
 void settle_densities(Recipe& recipe, const Model& model) {
   if (recipe.sparse.weights.empty() || recipe.sparse.distribution != "global" || !recipe.sparse.densities.empty())
     return;
-  auto dense = dense_numbers(recipe, model);
-  const SparsifyOptions options = sparsify_options(recipe);
-  const auto found = in_words_of(recipe, [&] { return global_densities(model, options, first_of(dense)); });
   std::string& text = recipe.sparse.densities;
-  for (const auto& [name, density] : found)
+  for (const auto& [name, density] : densities_by_one_threshold(recipe, model))
     text += (text.empty() ? "" : " ") + name + "=" + text_of(Attribute(density));
 }
 
 Model with_sparse_weights(const Recipe& recipe, Model model, bool begins) {
   const auto& sparse = recipe.sparse;
   if (sparse.weights.empty()) return model;
-  std::map<std::string, std::vector<float>> dense;
+  Numbers dense;
   if (begins) dense = dense_numbers(recipe, model);
   SparsifyOptions options = sparsify_options(recipe);
   // Without weights to begin from, a checkpoint's pattern replaces this one (check_sparse).

@@ -36,7 +36,9 @@ std::vector<RecipeKey> sparse_keys() {
        .doc =
            "how the density is dealt to the weights; uniform: all have it, erk (Erdos-Renyi kernel): in proportion to "
            "(rows + columns) / (rows x columns), global: by one threshold for the blocks of all weights that the model "
-           "begins with (model.init_from, or the model's file)",
+           "begins with (model.init_from, or the model's file); with score = \"fisher\" by Fisher scores of the "
+           "blocks, where "
+           "model.init_from is a run whose optimizer kept means of squared gradients",
        .field = RAMET_FIELD(sparse.distribution),
        .choices = {"uniform", "erk", "global"}},
       {.name = "sparse.densities",

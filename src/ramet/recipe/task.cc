@@ -243,7 +243,8 @@ std::shared_ptr<const Tokenizer> open_task_tokenizer(const Recipe& recipe) {
   std::error_code ignored;
   const fs::path weights = recipe.model.init_from;
   if (!recipe.task.tokenizer.empty()) return load_tokenizer(recipe.task.tokenizer);
-  if (fs::is_directory(weights / "tokenizer", ignored)) return load_tokenizer(weights / "tokenizer");  // a run
+  if (const fs::path run = run_of(weights); fs::is_directory(run / "tokenizer", ignored))
+    return load_tokenizer(run / "tokenizer");
   if (fs::is_directory(weights, ignored)) return load_tokenizer(weights);
   throw Error(
       {.what = "no tokenizer for the task",

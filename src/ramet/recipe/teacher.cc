@@ -5,7 +5,9 @@
 
 #include "ramet/base/error.h"
 #include "ramet/base/words.h"
+#include "ramet/kernel/devices.h"
 #include "ramet/model/presets.h"
+#include "ramet/recipe/kept_answers.h"
 #include "ramet/recipe/kinds.h"
 #include "ramet/recipe/packed_rows.h"
 #include "ramet/recipe/sparse.h"
@@ -45,14 +47,6 @@ class NumberedTexts final : public TaskSplit {
   std::shared_ptr<const TaskSplit> texts_;
 };
 
-/// The run that a teacher's folder is, or is a checkpoint of; empty where it is neither.
-fs::path run_of(const fs::path& folder) {
-  std::error_code ignored;
-  for (const fs::path& run : {folder, folder.parent_path().parent_path()})
-    if (fs::is_regular_file(run / "recipe.toml", ignored)) return run;
-  return {};
-}
-
 fs::path checkpoint_of(const fs::path& folder, const fs::path& run, const std::string& where) {
   if (folder != run) return folder;
   if (auto found = answering_checkpoint(run)) return *std::move(found);
@@ -84,6 +78,21 @@ void check_labels(const std::string& where, const std::vector<std::string>& teac
   if (theirs == ours || !std::is_permutation(theirs.begin(), theirs.end(), ours.begin(), ours.end())) return;
   refuse_labels(where, listed(teacher), listed(student));
 }
+
+Hash hash_of_tokens(const TaskSplit& texts) {
+  Hasher hasher;
+  const auto add = [&](const std::vector<int32_t>& numbers) {
+    const auto count = static_cast<int64_t>(numbers.size());
+    hasher.update(&count, sizeof count);
+    hasher.update(numbers.data(), numbers.size() * sizeof(int32_t));
+  };
+  for (int64_t i = 0; i < texts.features(); ++i)
+    for (const TaskRow& row : texts.feature(i).rows) add(row.input_ids), add(row.token_type_ids);
+  return hasher.digest();
+}
+
+/// To be raised when answers get other bits.
+constexpr int kAnswersVersion = 1;
 
 /// The recipe of a run for the texts of another recipe's task.
 Recipe recipe_of_run(const Recipe& student, const fs::path& run, const std::string& where) {
@@ -184,11 +193,26 @@ Teacher::Teacher(const Recipe& student, const TaskSplit& texts)
   const std::string weights =
       checkpoint_ ? Checkpoint(*checkpoint_).info().weights_hash : hash_of_published(folder_).hex();
   identity_ = hash_text(weights + recipe_hash(recipe_).hex() + tokenizer_->hash().hex());
+  Recipe answering = recipe_;  // without what the student's task says of its training, and where its texts are
+  answering.task = {};
+  answering.task.kind = recipe_.task.kind;
+  answering.task.head = recipe_.task.head;
+  answering.task.classes = recipe_.task.classes;
+  subject_ = "answers " + std::to_string(kAnswersVersion) + " " + weights + " " + recipe_hash(answering).hex() + " " +
+             tokenizer_->hash().hex();
 }
 
 void Teacher::answer(const Where& where) {
   const std::lock_guard lock(mutex_);
-  if (logits_.empty()) logits_ = compute(where);
+  if (!logits_.empty()) return;
+  const std::string subject = subject_ + " " + hash_of_tokens(*task_->train()).hex() + " " +
+                              kernel::find_device(where.device).backend().kernel_class();
+  if (auto kept = kept_answers(subject, texts_ * classes_)) {
+    logits_ = *std::move(kept);
+    return;
+  }
+  logits_ = compute(where);
+  keep_answers(subject, logits_);
 }
 
 std::span<const float> Teacher::logits(int64_t feature) {

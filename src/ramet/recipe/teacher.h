@@ -19,7 +19,7 @@ namespace ramet::recipe {
 /// The model whose answers a task is learned from beside its labels (knowledge distillation: Hinton et al. 2015, arXiv
 /// 1503.02531): a run of a task, one of its checkpoints, or a published model with a head for the same labels. It reads
 /// the same texts with its own tokenizer, and its sizes, precision and sparse weights are its own. Its answers do not
-/// depend on layouts and threads; they are computed once, and kept in memory.
+/// depend on layouts and threads; they are computed once, and kept in memory and in the cache folder.
 class Teacher {
  public:
   /// Of a recipe whose task is opened; `texts`: those that it trains on. Throws Error, naming task.teacher, for a task
@@ -44,6 +44,7 @@ class Teacher {
   std::shared_ptr<const TaskSet> task_;
   int64_t texts_ = 0, classes_ = 0;
   Hash identity_;
+  std::string subject_;  ///< of kept answers, without the texts and the device
   std::mutex mutex_;
   std::vector<float> logits_;  ///< [texts, classes], once they are computed
 };

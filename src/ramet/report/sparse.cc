@@ -29,25 +29,46 @@ std::string form_text(const SparseGrid& grid) {
                    static_cast<long long>(grid.block_columns));
 }
 
-/// How patterns change, if they do.
-std::string change_text(const model::Model& model) {
+/// What nodes that change patterns do, all of them in the same steps and the same way.
+struct Changes {
+  std::string how;  ///< "" where no pattern changes
+  int64_t ramp_begin = 0, ramp_end = 0;
+  double first = 0, last = 0, elements = 0;  ///< stored at the beginning and in the end, of all
+  double least = 1, most = 0;                ///< densities of single weights in the end
+};
+
+Changes changes_of(const model::Model& model) {
+  Changes changes;
   for (const model::NamedGraph& program : model.programs)
     for (NodeId id = 0; id < static_cast<NodeId>(program.graph.nodes().size()); ++id) {
       const Node& node = program.graph.node(id);
       if (node.op->name != "sparse_evolve") continue;
       const SparseEvolveForm form = sparse_evolve_form(program.graph.signature(id));
-      const auto share = [&](int64_t stored) { return density_of(stored, form.grid.blocks()); };
-      std::string text = "  patterns change " + text_of(program.when) + ": prune ratio " +
-                         formatted("%g", form.prune_ratio) + " (" + node.attributes.get_string("prune_schedule") +
-                         (form.prune_ratio > 0 ? ", until step " + std::to_string(form.prune_end) : "") + "), growth " +
-                         (form.by_gradient ? "by gradient" : "at random") + "\n";
-      if (form.first != form.last)
-        text += formatted("  density from %.4f to %.4f, between steps %lld and %lld: %s\n", share(form.first),
-                          share(form.last), static_cast<long long>(form.ramp_begin),
-                          static_cast<long long>(form.ramp_end), "memory is that of the greater one");
-      return text;
+      changes.how = text_of(program.when) + ": prune ratio " + formatted("%g", form.prune_ratio) + " (" +
+                    node.attributes.get_string("prune_schedule") +
+                    (form.prune_ratio > 0 ? ", until step " + std::to_string(form.prune_end) : "") + "), growth " +
+                    (form.by_gradient ? "by gradient" : "at random");
+      changes.ramp_begin = form.ramp_begin, changes.ramp_end = form.ramp_end;
+      const auto elements = static_cast<double>(form.grid.rows() * form.grid.columns());
+      const double last = density_of(form.last, form.grid.blocks());
+      changes.first += elements * density_of(form.first, form.grid.blocks());
+      changes.last += elements * last;
+      changes.elements += elements;
+      changes.least = std::min(changes.least, last), changes.most = std::max(changes.most, last);
     }
-  return "";
+  return changes;
+}
+
+/// How patterns change, if they do.
+std::string change_text(const model::Model& model) {
+  const Changes changes = changes_of(model);
+  if (changes.how.empty()) return "";
+  std::string text = "  patterns change " + changes.how + "\n";
+  if (changes.first == changes.last) return text;
+  text += formatted("  density from %.4f to %.4f", changes.first / changes.elements, changes.last / changes.elements);
+  if (changes.least < changes.most) text += formatted(" (of single weights %.4f to %.4f)", changes.least, changes.most);
+  return text + formatted(", between steps %lld and %lld: memory is that of the greater one\n",
+                          static_cast<long long>(changes.ramp_begin), static_cast<long long>(changes.ramp_end));
 }
 
 }  // namespace

@@ -112,4 +112,17 @@ void load_first(const Checkpoint& checkpoint, const std::vector<StateTensor>& st
     write(weight.dense, std::as_bytes(std::span<const float>(dense_numbers(checkpoint, weight))));
 }
 
+std::vector<float> squared_gradients(const Checkpoint& checkpoint, const StateTensor& weight) {
+  StateTensor squares = weight;
+  squares.name = "optimizer.v." + weight.name;
+  squares.kind = StateKind::kOptimizer;
+  const CheckpointTensor* found = tensor_of(checkpoint, squares.name);
+  if (!found || found->kind != squares.kind || found->type != weight.type) return {};
+  std::vector<float> numbers(static_cast<size_t>(weight.type.elements()));
+  checkpoint.load({squares}, [&](const StateTensor&, std::span<const std::byte> bytes) {
+    std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(numbers)).begin());
+  });
+  return numbers;
+}
+
 }  // namespace ramet::train

@@ -22,4 +22,8 @@ void load_first(const Checkpoint& checkpoint, const std::vector<StateTensor>& st
                 const std::function<void(const StateTensor&, std::span<const std::byte>)>& write,
                 const std::function<bool(const StateTensor&)>& wanted = {});
 
+/// The means of squared gradients that the optimizer of the checkpoint's run kept of a dense weight (state "v" of adam,
+/// adamw, lamb and rmsprop); empty where it kept none of the weight's shape in f32.
+std::vector<float> squared_gradients(const Checkpoint& checkpoint, const StateTensor& weight);
+
 }  // namespace ramet::train
