@@ -19,7 +19,7 @@ class GraphCommands : public ::testing::Test {
   Outcome ramet(const std::vector<std::string>& arguments) { return Process(arguments, folder_.path()).wait(); }
   /// Rings of two to five nodes, each with a category, and edges with a number: set.safetensors.
   void make_rings(int count) {
-    std::string edges = "graph,source,target,length\n", nodes = "graph,node,kind\n", graphs = "graph,y\n";
+    std::string edges = "graph,source,target,length\n", nodes = "graph,node,kind\n", graphs = "graph,y,part\n";
     for (int g = 0; g < count; ++g) {
       const int size = 2 + g % 4;
       for (int i = 0; i < size; ++i) {
@@ -27,7 +27,8 @@ class GraphCommands : public ::testing::Test {
         edges += std::to_string(g) + "," + std::to_string(i) + "," + std::to_string((i + 1) % size) + "," +
                  std::to_string(0.25 * (i + 1)) + "\n";
       }
-      graphs += std::to_string(g) + "," + (size > 3 ? "large" : "small") + "\n";
+      const char* part = g % 3 < 2 ? "train" : g % 2 ? "test" : "validation";
+      graphs += std::to_string(g) + "," + (size > 3 ? "large" : "small") + "," + part + "\n";
     }
     write_file_atomic(folder_ / "edges.csv", edges);
     write_file_atomic(folder_ / "nodes.csv", nodes);
@@ -106,6 +107,28 @@ TEST_F(GraphCommands, TrainResumeAndExport) {
   EXPECT_EQ(json::parse(resumed.last_line())["weights_hash"], json::parse(whole.last_line())["weights_hash"]);
   const Outcome exported = ramet({"export", run, "--out", "weights.safetensors"});
   EXPECT_EQ(exported.status, 0) << exported.err;
+}
+
+// Settings are chosen by the validation part; the test part is then measured once, with the weights of the run.
+TEST_F(GraphCommands, ARunIsMeasuredOnAnotherPart) {
+  make_rings(24);
+  write_file_atomic(folder_ / "r.toml",
+                    "[model]\nkind = \"gin\"\n[model.graph]\nhidden = 4\n[data]\nkind = \"graphs\"\n[data.graphs]\n"
+                    "set = \"set.safetensors\"\nfeatures = \"node.kind\"\nlabel = \"graph.y\"\nbatch = \"count:4\"\n"
+                    "split = \"graph.part\"\nheld_out = \"validation\"\n[train]\nsteps = 6\nmicro_batch = 1\n"
+                    "precision = \"f32\"\n");
+  const auto end_of = [&](const std::vector<std::string>& arguments) {
+    const Outcome outcome = ramet(arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return json::parse(outcome.last_line(), nullptr, false);
+  };
+  const json run = end_of({"train", "r.toml", "--json", "--threads", "1", "--run", "runs/chosen"});
+  const json test = end_of({"eval", "runs/chosen", "--json", "--set", "data.graphs.held_out=test"});
+  const json whole = end_of({"train", "r.toml", "--json", "--threads", "1", "--set", "data.graphs.held_out=test"});
+  EXPECT_EQ(test["weights_hash"], run["weights_hash"]);
+  EXPECT_EQ(whole["weights_hash"], run["weights_hash"]) << "what is measured decides no bit of the weights";
+  EXPECT_EQ(test["held_out_loss"], whole["held_out_loss"]);
+  EXPECT_NE(test["held_out_loss"], run["held_out_loss"]);
 }
 
 /// Twelve graphs are three packs an epoch, of which a step takes two: steps 5 and 10 end in the middle of one.
