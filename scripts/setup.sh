@@ -17,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 base_packages=(
   build-essential cmake ninja-build ccache mold pkg-config git ca-certificates
   python3 python3-dev python3-venv python3-pip
-  libdnnl-dev libhwy-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev
+  libdnnl-dev libhwy-dev libxbyak-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev
   libxxhash-dev libzstd-dev liburing-dev libzip-dev libsqlite3-dev zlib1g-dev libmicrohttpd-dev
   libicu-dev libgtest-dev libgmock-dev libbenchmark-dev
   libopenmpi-dev openmpi-bin libcurl4-openssl-dev libmetis-dev

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "ramet/base/error.h"
+#include "ramet/kernel/cpu/compiled_map.h"
 #include "ramet/kernel/cpu/prepared_map.h"
 #include "ramet/kernel/cpu/reduce.h"
 #include "ramet/ops/random_bits.h"
@@ -242,8 +243,35 @@ class MapWalk {
     if (aliased_)  // before a step writes over what an output copies
       for (const Prepared::Output& output : prepared_.outputs)
         if (static_cast<size_t>(output.value) < prepared_.inputs.size()) place(output.value, false);
-    for (size_t i = 0; i < prepared_.steps.size(); ++i) step(i);
+    if (prepared_.compiled && whole_)
+      run_compiled();
+    else
+      for (size_t i = 0; i < prepared_.steps.size(); ++i) step(i);
     for (size_t i = 0; i < prepared_.outputs.size(); ++i) finish(i);
+  }
+
+  /// All steps of the block at once. A vector of all inputs is read before one of any output is written, so outputs in
+  /// place of inputs need no care.
+  void run_compiled() {
+    const CompiledMap& compiled = *prepared_.compiled;
+    const void* places[CompiledMap::kMostPlaces];
+    const size_t inputs = prepared_.inputs.size();
+    for (size_t i = 0; i < inputs; ++i) {
+      if (prepared_.values[i].uses == 0 || prepared_.values[i].reg < 0) continue;
+      places[i] = compiled.reads_bf16(i) ? in_memory(static_cast<int>(i)) : place(static_cast<int>(i));
+    }
+    for (size_t i = 0; i < prepared_.outputs.size(); ++i) {
+      const Prepared::Output& output = prepared_.outputs[i];
+      const auto value = static_cast<size_t>(output.value);
+      if (value < inputs) continue;
+      if (compiled.writes(i)) {
+        places[inputs + i] = static_cast<char*>(outputs_[i]) + at_ * output.size;
+        written_ |= uint64_t{1} << i;
+      } else {
+        places[inputs + i] = places_[value] = reg(output.value);
+      }
+    }
+    compiled.run(places, count_);
   }
 
   void step(size_t index) {

@@ -13,8 +13,9 @@
 namespace ramet::kernel::cpu {
 
 /// Evaluates a map program a block of about a thousand elements at a time: operands that lie well in memory are read
-/// there, others are gathered to registers in L1, each step is one loop over the block. Every element's value, and the
-/// order of every sum (ops/reduce_order.h), is independent of blocks and threads.
+/// there, others are gathered to registers in L1, each step is one loop over the block; with AVX-512, programs of cheap
+/// steps are one loop (compiled_map.h). Every element's value, and the order of every sum (ops/reduce_order.h), is
+/// independent of that, of blocks and of threads.
 class MapEvaluator {
  public:
   /// `program` must have passed map_value_types. Throws Error on f64, which it does not take.

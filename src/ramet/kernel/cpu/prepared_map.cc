@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ramet/base/error.h"
+#include "ramet/kernel/cpu/compiled_map.h"
 #include "ramet/kernel/cpu/map_wide.h"
 #include "ramet/ops/reduce_order.h"
 
@@ -73,9 +74,12 @@ MapEvaluator::Prepared::Prepared(const MapProgram& program, const Shape& space, 
   merge_rounding();
   know_rounded();
   count_uses();
+  compiled = CompiledMap::make(*this);
   assign_registers();
   lay_out_scratch();
 }
+
+MapEvaluator::Prepared::~Prepared() = default;
 
 /// What the loops know of the inputs.
 void MapEvaluator::Prepared::add_inputs(MapSpace space, std::span<const TensorType> types) {
@@ -232,7 +236,8 @@ void MapEvaluator::Prepared::assign_registers() {
   };
   const auto release = [&](int at) {
     for (size_t v = 0; v < values.size(); ++v) {
-      const bool kept = v < inputs.size() && (inputs[v].uniform || inputs[v].repeats);
+      // Compiled loops want all inputs at once.
+      const bool kept = v < inputs.size() && (compiled || inputs[v].uniform || inputs[v].repeats);
       if (last_use[v] == at && values[v].reg >= 0 && !kept) free.push_back(values[v].reg);
     }
   };

@@ -8,6 +8,8 @@
 
 namespace ramet::kernel::cpu {
 
+class CompiledMap;
+
 /// What MapEvaluator decides before it runs.
 struct MapEvaluator::Prepared {
   struct Input : MapSpace::Input {
@@ -63,6 +65,7 @@ struct MapEvaluator::Prepared {
   std::vector<Step> steps;
   std::vector<Dropout> dropouts;
   std::vector<Output> outputs;
+  std::unique_ptr<const CompiledMap> compiled;  ///< of whole vectors; null: the steps' own loops run
   bool sums_rows = false, sums_last = false;
   int registers = 0;
   int64_t register_bytes = 0;
@@ -74,6 +77,7 @@ struct MapEvaluator::Prepared {
 
   Prepared(const MapProgram& program, const Shape& space, std::span<const TensorType> input_types,
            std::span<const TensorType> output_types, int thread_count, std::optional<Position> place);
+  ~Prepared();
 
  private:
   void add_inputs(MapSpace space, std::span<const TensorType> types);

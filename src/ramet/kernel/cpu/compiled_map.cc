@@ -1,0 +1,364 @@
+#include "ramet/kernel/cpu/compiled_map.h"
+
+#if defined(__x86_64__) && __has_include(<xbyak/xbyak.h>)
+
+#include <xbyak/xbyak.h>
+
+#include <bit>
+#include <map>
+#include <string_view>
+
+#include "ramet/kernel/cpu/cpu_features.h"
+
+namespace ramet::kernel::cpu {
+namespace {
+
+using Prepared = MapEvaluator::Prepared;
+using Reduce = MapProgram::Reduce;
+using Xbyak::Opmask;
+using Xbyak::Zmm;
+
+constexpr int64_t kLanes = 16;
+static_assert(kMapPad % kLanes == 0);
+constexpr int kValues = 28;  ///< vector registers for values; the others are for work within a step
+
+/// Comparisons of VCMPPS: ordered, so that NaN is in no order, and unordered for "is NaN".
+enum Comparison : uint8_t {
+  kEqual = 0,
+  kUnordered = 3,
+  kNotEqual = 4,
+  kLess = 17,
+  kLessEqual = 18,
+  kGreaterEqual = 29,
+  kGreater = 30
+};
+
+}  // namespace
+
+/// Writes the loop. Work within a step uses registers 28 to 31 and masks 1 and 2.
+class CompiledMap::Writer : public Xbyak::CodeGenerator {
+ public:
+  explicit Writer(const Prepared& prepared, CompiledMap& into);
+  using Loop = void (*)(const void* const* places, int64_t count);
+  Loop loop = nullptr;
+
+  struct Operands {
+    Zmm result, a, b, c;
+    float p, q;
+  };
+  using Emit = void (Writer::*)(const Operands&);
+
+ private:
+  struct Constant {
+    uint32_t bits;
+    Xbyak::Label label;
+  };
+
+  void step(const Prepared::Step& step);
+  void load(size_t input);
+  void store(size_t output, bool in_memory);
+  Zmm zmm_of(int value);
+  Zmm take(int value);
+  void release_after(int at);
+  /// A number in all lanes, as an operand in memory.
+  Xbyak::Address lanes(float number) { return lanes_of_bits(std::bit_cast<uint32_t>(number)); }
+  Xbyak::Address lanes_of_bits(uint32_t bits);
+  void round_to_bf16(const Zmm& value);
+  void truth(const Zmm& result, const Opmask& mask);
+
+  using Xbyak::CodeGenerator::add;
+  void add(const Operands& o) { vaddps(o.result, o.a, o.b); }
+  void subtract(const Operands& o) { vsubps(o.result, o.a, o.b); }
+  void multiply(const Operands& o) { vmulps(o.result, o.a, o.b); }
+  void divide(const Operands& o) { vdivps(o.result, o.a, o.b); }
+  void square(const Operands& o) { vmulps(o.result, o.a, o.a); }
+  void scale(const Operands& o) { vmulps(o.result, o.a, lanes(o.p)); }
+  void add_scalar(const Operands& o) { vaddps(o.result, o.a, lanes(o.p)); }
+  void copy(const Operands& o) { vmovaps(o.result, o.a); }
+  void negate(const Operands& o) { vpxord(o.result, o.a, lanes_of_bits(0x80000000u)); }
+  void abs(const Operands& o) { vpandd(o.result, o.a, lanes_of_bits(0x7fffffffu)); }
+  void sqrt(const Operands& o) { vsqrtps(o.result, o.a); }
+  void reciprocal(const Operands& o) {
+    vbroadcastss(work_, lanes_source(1));
+    vdivps(o.result, work_, o.a);
+  }
+  void rsqrt(const Operands& o) {
+    vsqrtps(work2_, o.a);
+    vbroadcastss(work_, lanes_source(1));
+    vdivps(o.result, work_, work2_);
+  }
+  void greater_or_nan(const Operands& o, Comparison order) {
+    vcmpps(k1, o.a, o.b, order);
+    vcmpps(k2, o.a, o.a, kUnordered);
+    korw(k1, k1, k2);
+    vblendmps(o.result | k1, o.b, o.a);
+  }
+  void maximum(const Operands& o) { greater_or_nan(o, kGreater); }
+  void minimum(const Operands& o) { greater_or_nan(o, kLess); }
+  void relu(const Operands& o) {
+    vcmpps(k1, o.a, zero_, kLess);
+    vblendmps(o.result | k1, o.a, zero_);
+  }
+  void leaky_relu(const Operands& o) {
+    vcmpps(k1, o.a, zero_, kLess);
+    vbroadcastss(work_, lanes_source(o.p));
+    vmulps(work_, work_, o.a);
+    vblendmps(o.result | k1, o.a, work_);
+  }
+  void relu_grad(const Operands& o) {
+    vcmpps(k1, o.a, zero_, kGreater);
+    vmovaps(o.result | k1 | T_z, o.b);
+  }
+  void leaky_relu_grad(const Operands& o) {
+    vcmpps(k1, o.a, zero_, kLess);
+    vbroadcastss(work_, lanes_source(o.p));
+    vmulps(work_, work_, o.b);
+    vblendmps(o.result | k1, o.b, work_);
+  }
+  void clamp(const Operands& o) {
+    vbroadcastss(work_, lanes_source(o.p));
+    vbroadcastss(work2_, lanes_source(o.q));
+    vcmpps(k1, o.a, work_, kLess);
+    vcmpps(k2, o.a, work2_, kGreater);
+    vblendmps(work2_ | k2, o.a, work2_);
+    vblendmps(o.result | k1, work2_, work_);
+  }
+  void clamp_grad(const Operands& o) {
+    vbroadcastss(work_, lanes_source(o.p));
+    vbroadcastss(work2_, lanes_source(o.q));
+    vcmpps(k1, o.a, work_, kGreaterEqual);
+    vcmpps(k1 | k1, o.a, work2_, kLessEqual);
+    vmovaps(o.result | k1 | T_z, o.b);
+  }
+  void round_bf16(const Operands& o) {
+    vmovaps(o.result, o.a);
+    round_to_bf16(o.result);
+  }
+  template <Comparison kOrder>
+  void compare(const Operands& o) {
+    vcmpps(k1, o.a, o.b, kOrder);
+    truth(o.result, k1);
+  }
+  void select(const Operands& o) {
+    vptestmd(k1, o.a, o.a);
+    vpblendmd(o.result | k1, o.c, o.b);
+  }
+  static const std::map<std::string_view, Emit>& table();
+
+  Xbyak::Address lanes_source(float number) {
+    Xbyak::Label& label = constant(std::bit_cast<uint32_t>(number));
+    return dword[rip + label];
+  }
+  Xbyak::Label& constant(uint32_t bits);
+
+  const Prepared& prepared_;
+  CompiledMap& into_;
+  std::vector<int> register_of_, last_use_, free_;
+  std::vector<std::unique_ptr<Constant>> constants_;
+  const Zmm work_{28}, work2_{29}, work3_{30}, zero_{31};
+};
+
+namespace {
+/// Thrown within `make` alone, for a program that is not compiled.
+struct NotCompiled {};
+}  // namespace
+
+const std::map<std::string_view, CompiledMap::Writer::Emit>& CompiledMap::Writer::table() {
+  static const std::map<std::string_view, Emit> table = {{"add", &Writer::add},
+                                                         {"subtract", &Writer::subtract},
+                                                         {"multiply", &Writer::multiply},
+                                                         {"divide", &Writer::divide},
+                                                         {"square", &Writer::square},
+                                                         {"scale", &Writer::scale},
+                                                         {"add_scalar", &Writer::add_scalar},
+                                                         {"stop_gradient", &Writer::copy},
+                                                         {"negate", &Writer::negate},
+                                                         {"abs", &Writer::abs},
+                                                         {"sqrt", &Writer::sqrt},
+                                                         {"rsqrt", &Writer::rsqrt},
+                                                         {"reciprocal", &Writer::reciprocal},
+                                                         {"maximum", &Writer::maximum},
+                                                         {"minimum", &Writer::minimum},
+                                                         {"relu", &Writer::relu},
+                                                         {"leaky_relu", &Writer::leaky_relu},
+                                                         {"relu_grad", &Writer::relu_grad},
+                                                         {"leaky_relu_grad", &Writer::leaky_relu_grad},
+                                                         {"clamp", &Writer::clamp},
+                                                         {"clamp_grad", &Writer::clamp_grad},
+                                                         {"round_bf16", &Writer::round_bf16},
+                                                         {"equal", &Writer::compare<kEqual>},
+                                                         {"not_equal", &Writer::compare<kNotEqual>},
+                                                         {"less", &Writer::compare<kLess>},
+                                                         {"less_equal", &Writer::compare<kLessEqual>},
+                                                         {"greater", &Writer::compare<kGreater>},
+                                                         {"greater_equal", &Writer::compare<kGreaterEqual>},
+                                                         {"select", &Writer::select}};
+  return table;
+}
+
+Xbyak::Label& CompiledMap::Writer::constant(uint32_t bits) {
+  for (const auto& known : constants_)
+    if (known->bits == bits) return known->label;
+  constants_.push_back(std::make_unique<Constant>());
+  constants_.back()->bits = bits;
+  return constants_.back()->label;
+}
+
+Xbyak::Address CompiledMap::Writer::lanes_of_bits(uint32_t bits) { return ptr_b[rip + constant(bits)]; }
+
+/// As RoundToBf16 in convert-inl.h: to even, and NaN stays one.
+void CompiledMap::Writer::round_to_bf16(const Zmm& value) {
+  vpsrld(work3_, value, 16);
+  vpandd(work3_, work3_, lanes_of_bits(1));
+  vpaddd(work3_, work3_, lanes_of_bits(0x7fff));
+  vpaddd(work3_, work3_, value);
+  vcmpps(k1, value, value, kUnordered);
+  vpord(work3_ | k1, value, lanes_of_bits(0x00400000));
+  vpandd(value, work3_, lanes_of_bits(0xffff0000u));
+}
+
+void CompiledMap::Writer::truth(const Zmm& result, const Opmask& mask) {
+  vpbroadcastd(result | mask | T_z, dword[rip + constant(1)]);
+}
+
+Zmm CompiledMap::Writer::take(int value) {
+  if (free_.empty()) throw NotCompiled();
+  register_of_[static_cast<size_t>(value)] = free_.back();
+  free_.pop_back();
+  return Zmm(register_of_[static_cast<size_t>(value)]);
+}
+
+Zmm CompiledMap::Writer::zmm_of(int value) {
+  if (register_of_[static_cast<size_t>(value)] < 0) {
+    take(value);
+    load(static_cast<size_t>(value));
+  }
+  return Zmm(register_of_[static_cast<size_t>(value)]);
+}
+
+void CompiledMap::Writer::release_after(int at) {
+  for (size_t v = 0; v < register_of_.size(); ++v)
+    if (last_use_[v] == at && register_of_[v] >= 0) free_.push_back(register_of_[v]);
+}
+
+void CompiledMap::Writer::load(size_t input) {
+  const Zmm value(register_of_[input]);
+  mov(rdx, ptr[rdi + static_cast<int>(input * sizeof(void*))]);
+  if (into_.reads_bf16_[input]) {
+    vpmovzxwd(value, yword[rdx + rax * 2]);
+    vpslld(value, value, 16);
+  } else {
+    vmovups(value, zword[rdx + rax * 4]);
+  }
+}
+
+void CompiledMap::Writer::store(size_t output, bool in_memory) {
+  const Prepared::Output& made = prepared_.outputs[output];
+  const Zmm value = zmm_of(made.value);
+  mov(rdx, ptr[rdi + static_cast<int>((prepared_.inputs.size() + output) * sizeof(void*))]);
+  if (in_memory && made.dtype == DType::kBF16) {
+    vmovaps(work_, value);
+    round_to_bf16(work_);
+    vpsrld(work_, work_, 16);
+    vpmovdw(yword[rdx + rax * 2], work_);
+  } else {
+    vmovups(zword[rdx + rax * 4], value);
+  }
+}
+
+void CompiledMap::Writer::step(const Prepared::Step& step) {
+  const auto found = table().find(step.info->name);
+  if (found == table().end() || step.generic || step.wraps || step.dropout >= 0) throw NotCompiled();
+  const auto type_of = [&](int value) { return prepared_.values[static_cast<size_t>(value)].type; };
+  // What is selected may be of any type in lanes of 32 bits; all other operands are floats.
+  const bool selects = step.info->types == MapOpTypes::kSelect;
+  for (const int operand : step.operands)
+    if (operand >= 0 && (selects ? size_of(type_of(operand)) == 8 : type_of(operand) != DType::kF32))
+      throw NotCompiled();
+  Operands operands{Zmm(0), zero_, zero_, zero_, step.p, step.q};
+  Zmm* const places[] = {&operands.a, &operands.b, &operands.c};
+  for (size_t i = 0; i < 3; ++i)
+    if (step.operands[i] >= 0) *places[i] = zmm_of(step.operands[i]);
+  release_after(static_cast<int>(&step - prepared_.steps.data()));
+  operands.result = take(step.value);
+  (this->*found->second)(operands);
+  if (step.form == MapForm::kRounded) round_to_bf16(operands.result);
+}
+
+CompiledMap::Writer::Writer(const Prepared& prepared, CompiledMap& into)
+    : Xbyak::CodeGenerator(1 << 14, Xbyak::DontSetProtectRWE), prepared_(prepared), into_(into) {
+  register_of_.assign(prepared.values.size(), -1);
+  last_use_.assign(prepared.values.size(), -1);
+  for (int i = 0; i < kValues; ++i) free_.push_back(i);
+  for (size_t at = 0; at < prepared.steps.size(); ++at)
+    for (const int operand : prepared.steps[at].operands)
+      if (operand >= 0) last_use_[static_cast<size_t>(operand)] = static_cast<int>(at);
+  const int end = static_cast<int>(prepared.steps.size());
+  for (const Prepared::Output& output : prepared.outputs)
+    if (output.value >= static_cast<int>(prepared.inputs.size())) last_use_[static_cast<size_t>(output.value)] = end;
+
+  Xbyak::Label again;
+  vpxord(zero_, zero_, zero_);
+  xor_(eax, eax);
+  L(again);
+  for (const Prepared::Step& each : prepared.steps) step(each);
+  for (size_t i = 0; i < prepared.outputs.size(); ++i)
+    if (prepared.outputs[i].value >= static_cast<int>(prepared.inputs.size())) store(i, into.writes_[i]);
+  add(rax, static_cast<int>(kLanes));
+  cmp(rax, rsi);
+  jl(again, T_NEAR);
+  vzeroupper();
+  ret();
+  for (const auto& each : constants_) {
+    L(each->label);
+    dd(each->bits);
+  }
+  setProtectModeRE();
+  loop = getCode<Loop>();
+}
+
+CompiledMap::~CompiledMap() = default;
+
+std::unique_ptr<const CompiledMap> CompiledMap::make(const MapEvaluator::Prepared& prepared) {
+  constexpr size_t kFewestSteps = 2;  // a single loop reads and writes what this one does
+  if (cpu_level() < CpuLevel::kAvx512 || prepared.steps.size() < kFewestSteps) return nullptr;
+  if (prepared.inputs.size() + prepared.outputs.size() > kMostPlaces) return nullptr;
+  std::unique_ptr<CompiledMap> made(new CompiledMap());
+  for (const Prepared::Input& input : prepared.inputs)
+    made->reads_bf16_.push_back(input.dtype == DType::kBF16 && input.full);
+  for (const Prepared::Output& output : prepared.outputs)
+    made->writes_.push_back(output.reduce == Reduce::kNone &&
+                            output.value >= static_cast<int>(prepared.inputs.size()) &&
+                            (output.dtype == DType::kF32 || output.dtype == DType::kBF16));
+  try {
+    made->code_ = std::make_unique<Writer>(prepared, *made);
+  } catch (const NotCompiled&) {
+    return nullptr;
+  } catch (const Xbyak::Error&) {
+    return nullptr;  // no room, or no memory that may be run
+  }
+  return made;
+}
+
+#ifdef __clang__
+__attribute__((no_sanitize("function")))  // which looks for a mark of the compiler before the code
+#endif
+void CompiledMap::run(const void* const* places, int64_t count) const {
+  code_->loop(places, count);
+}
+
+}  // namespace ramet::kernel::cpu
+
+#else
+
+namespace ramet::kernel::cpu {
+
+class CompiledMap::Writer {};
+
+CompiledMap::~CompiledMap() = default;
+std::unique_ptr<const CompiledMap> CompiledMap::make(const MapEvaluator::Prepared&) { return nullptr; }
+void CompiledMap::run(const void* const*, int64_t) const {}
+
+}  // namespace ramet::kernel::cpu
+
+#endif
