@@ -79,12 +79,12 @@ class CompiledMap::Writer : public Xbyak::CodeGenerator {
   void abs(const Operands& o) { vpandd(o.result, o.a, lanes_of_bits(0x7fffffffu)); }
   void sqrt(const Operands& o) { vsqrtps(o.result, o.a); }
   void reciprocal(const Operands& o) {
-    vbroadcastss(work_, lanes_source(1));
+    vbroadcastss(work_, number_of(1));
     vdivps(o.result, work_, o.a);
   }
   void rsqrt(const Operands& o) {
     vsqrtps(work2_, o.a);
-    vbroadcastss(work_, lanes_source(1));
+    vbroadcastss(work_, number_of(1));
     vdivps(o.result, work_, work2_);
   }
   void greater_or_nan(const Operands& o, Comparison order) {
@@ -101,7 +101,7 @@ class CompiledMap::Writer : public Xbyak::CodeGenerator {
   }
   void leaky_relu(const Operands& o) {
     vcmpps(k1, o.a, zero_, kLess);
-    vbroadcastss(work_, lanes_source(o.p));
+    vbroadcastss(work_, number_of(o.p));
     vmulps(work_, work_, o.a);
     vblendmps(o.result | k1, o.a, work_);
   }
@@ -111,21 +111,21 @@ class CompiledMap::Writer : public Xbyak::CodeGenerator {
   }
   void leaky_relu_grad(const Operands& o) {
     vcmpps(k1, o.a, zero_, kLess);
-    vbroadcastss(work_, lanes_source(o.p));
+    vbroadcastss(work_, number_of(o.p));
     vmulps(work_, work_, o.b);
     vblendmps(o.result | k1, o.b, work_);
   }
   void clamp(const Operands& o) {
-    vbroadcastss(work_, lanes_source(o.p));
-    vbroadcastss(work2_, lanes_source(o.q));
+    vbroadcastss(work_, number_of(o.p));
+    vbroadcastss(work2_, number_of(o.q));
     vcmpps(k1, o.a, work_, kLess);
     vcmpps(k2, o.a, work2_, kGreater);
     vblendmps(work2_ | k2, o.a, work2_);
     vblendmps(o.result | k1, work2_, work_);
   }
   void clamp_grad(const Operands& o) {
-    vbroadcastss(work_, lanes_source(o.p));
-    vbroadcastss(work2_, lanes_source(o.q));
+    vbroadcastss(work_, number_of(o.p));
+    vbroadcastss(work2_, number_of(o.q));
     vcmpps(k1, o.a, work_, kGreaterEqual);
     vcmpps(k1 | k1, o.a, work2_, kLessEqual);
     vmovaps(o.result | k1 | T_z, o.b);
@@ -145,7 +145,8 @@ class CompiledMap::Writer : public Xbyak::CodeGenerator {
   }
   static const std::map<std::string_view, Emit>& table();
 
-  Xbyak::Address lanes_source(float number) {
+  /// The number, once, as an operand in memory.
+  Xbyak::Address number_of(float number) {
     Xbyak::Label& label = constant(std::bit_cast<uint32_t>(number));
     return dword[rip + label];
   }
