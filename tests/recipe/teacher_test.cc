@@ -249,11 +249,19 @@ TEST_F(TeacherRecipe, AStudentBeginsFromItsTeacher) {
   EXPECT_EQ(student.model.dropout, 0.2);
   const std::string hash = hash_of(student);
   EXPECT_EQ(hash_of(begun_from(list_checkpoints(run / "checkpoints").back())), hash);
+  EXPECT_EQ(begun_from(list_checkpoints(run / "checkpoints").back() / "").model.layers, 3);
   EXPECT_EQ(begun_from(run, {"model.dropout=0.3"}).model.dropout, 0.3) << "what the recipe says counts";
   // Of another preset or kind it says all itself.
   EXPECT_FALSE(begun_from(run, {"model.preset=small"}).model.layers.has_value());
   EXPECT_FALSE(begun_from(run, {"model.kind=distilbert"}).model.layers.has_value());
   EXPECT_THROW((void)hash_of(recipe({"model.init_from=" + run.string()})), Error) << "sizes of its own";
+  // A recipe that lies beside weights, or above their folder, is no run's.
+  fs::create_directories(folder_ / "project/models/own");
+  write_file_atomic(folder_ / "project/recipe.toml", "[model]\nlayers = 7\n");
+  write_file_atomic(folder_ / "project/models/own/recipe.toml", "[model]\nlayers = 8\n");
+  EXPECT_FALSE(begun_from(folder_ / "project/models/own").model.layers.has_value());
+  EXPECT_FALSE(begun_from("/").model.layers.has_value());
+  EXPECT_FALSE(begun_from(folder_ / "project/models/w.safetensors").model.layers.has_value());
   // A complete recipe does not need the run.
   const std::string complete = print_recipe(prepare(student).recipe);
   fs::rename(run, folder_ / "gone");

@@ -396,7 +396,8 @@ void take_own_defaults(Recipe& recipe) {
 /// another kind or preset says them itself.
 void take_sizes_of_run(Recipe& recipe) {
   const fs::path run = run_of(recipe.model.init_from);
-  if (run.empty()) return;
+  std::error_code ignored;
+  if (run.empty() || !fs::is_directory(run / "checkpoints", ignored)) return;  // not beside weights of others
   const std::string source = (run / "recipe.toml").string();
   toml::table given = parse_toml(read_file(source), source);
   toml::table* model = given["model"].as_table();
@@ -587,10 +588,13 @@ std::string setting_of(const std::string& key, const RecipeValue& value) { retur
 
 fs::path run_of(const fs::path& folder) {
   std::error_code ignored;
-  if (folder.empty()) return {};
-  for (const fs::path& run : {folder, folder.parent_path().parent_path()})
-    if (fs::is_regular_file(run / "recipe.toml", ignored)) return run;
-  return {};
+  const auto is_run = [&](const fs::path& run) { return fs::is_regular_file(run / "recipe.toml", ignored); };
+  if (folder.empty() || folder == folder.root_path()) return {};
+  if (folder.filename().empty()) return run_of(folder.parent_path());  // with a slash behind
+  if (is_run(folder)) return folder;
+  const fs::path checkpoints = folder.parent_path();  // of a run: checkpoints/step-00000100, best/step-00000100
+  const bool named_so = checkpoints.filename() == "checkpoints" || checkpoints.filename() == "best";
+  return named_so && is_run(checkpoints.parent_path()) ? checkpoints.parent_path() : fs::path();
 }
 
 std::string Recipe::where(const std::string& key) const {
