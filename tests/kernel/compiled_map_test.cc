@@ -4,23 +4,16 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <random>
 #include <string>
 
-#include "ramet/kernel/cpu/map.h"
+#include "kernel/map_tools.h"
 
 namespace ramet::tests {
 namespace {
 
-struct Buffer {
-  TensorType type;
-  std::vector<std::byte> bytes;
-  explicit Buffer(TensorType t) : type(std::move(t)), bytes(static_cast<size_t>(type.bytes())) {}
-};
-
 /// Numbers of all kinds: NaN, infinities, zeros of both signs and denormal ones among them.
-Buffer drawn(DType dtype, const Shape& shape, std::mt19937& random) {
+Bytes drawn(DType dtype, const Shape& shape, std::mt19937& random) {
   static const float kSpecial[] = {0.0f,
                                    -0.0f,
                                    1.0f,
@@ -32,38 +25,13 @@ Buffer drawn(DType dtype, const Shape& shape, std::mt19937& random) {
                                    -3e-39f,
                                    3e38f};
   std::uniform_real_distribution<double> uniform(-3, 3);
-  Buffer buffer({dtype, shape});
-  for (int64_t i = 0; i < buffer.type.elements(); ++i) {
+  Bytes numbers({dtype, shape});
+  for (int64_t i = 0; i < numbers.type.elements(); ++i) {
     const double number =
         random() % 8 == 0 ? static_cast<double>(kSpecial[random() % std::size(kSpecial)]) : uniform(random);
-    store_element(buffer.bytes.data(), dtype, i, dtype == DType::kBool ? number > 0 : number);
+    numbers.set(i, dtype == DType::kBool ? number > 0 : number);
   }
-  return buffer;
-}
-
-std::vector<Buffer> run(const std::string& text, const Shape& space, const std::vector<const Buffer*>& inputs,
-                        const std::vector<TensorType>& outputs, int threads = 1, bool first_in_place = false) {
-  const MapProgram program = MapProgram::parse(text);
-  std::vector<TensorType> types;
-  std::vector<const void*> from;
-  for (const Buffer* input : inputs) types.push_back(input->type), from.push_back(input->bytes.data());
-  const cpu::MapEvaluator evaluator(program, space, types, outputs, threads);
-  std::vector<std::byte> scratch(static_cast<size_t>(evaluator.scratch_bytes()) + 64, std::byte{0xff});
-  void* aligned = scratch.data();
-  size_t room = scratch.size();
-  std::align(64, static_cast<size_t>(evaluator.scratch_bytes()), aligned, room);
-  std::vector<Buffer> results;
-  std::vector<void*> to;
-  for (const TensorType& type : outputs) results.emplace_back(type);
-  if (first_in_place) {
-    results[0].bytes = inputs[0]->bytes;
-    for (const void*& each : from)
-      if (each == inputs[0]->bytes.data()) each = results[0].bytes.data();
-  }
-  for (Buffer& result : results) to.push_back(result.bytes.data());
-  ThreadTeam team(threads);
-  evaluator.run(from, to, aligned, team);
-  return results;
+  return numbers;
 }
 
 std::string immediates(const MapOpInfo& info) {
@@ -77,38 +45,37 @@ class Drawn {
   Drawn(uint32_t seed, Shape space) : random_(seed), space_(std::move(space)) {
     const int64_t columns = space_.dim(-1);
     const Shape shapes[] = {space_, space_, Shape{columns}, Shape{1}, Shape{space_.dim(0), 1}};
-    const int inputs = 1 + static_cast<int>(random_() % 5);
-    for (int i = 0; i < inputs; ++i) {
+    inputs_ = 1 + static_cast<int>(random_() % 5);
+    for (int i = 0; i < inputs_; ++i) {
       const DType dtype = i > 0 && random_() % 3 == 0 ? DType::kBF16 : DType::kF32;
-      made_.push_back(std::make_unique<Buffer>(drawn(dtype, i == 0 ? space_ : shapes[random_() % 5], random_)));
-      inputs_.push_back(made_.back().get());
+      made_.push_back(drawn(dtype, i == 0 ? space_ : shapes[random_() % 5], random_));
     }
-    text_ = std::to_string(inputs) + ":";
+    text_ = std::to_string(inputs_) + ":";
     for (int step = 1 + static_cast<int>(random_() % 14); step > 0; --step) add_step();
   }
 
   void expect_bits_of_single_steps() {
     std::vector<TensorType> types;
-    std::vector<Buffer> expected;
+    std::vector<Bytes> expected;
     std::string outputs;
     const int count = static_cast<int>(made_.size());
     for (int i = 0, n = 1 + static_cast<int>(random_() % 4); i < n; ++i) {
       const int value = i == 0 ? count - 1 : static_cast<int>(random_() % static_cast<uint32_t>(count));
-      const bool truth = made_[static_cast<size_t>(value)]->type.dtype == DType::kBool;
+      const bool truth = made_[static_cast<size_t>(value)].type.dtype == DType::kBool;
       const uint32_t kind = truth ? 0 : random_() % 5;
       const std::string reduce = kind == 3 ? "sum_rows" : kind == 4 ? "sum_last" : "";
       const DType dtype = truth ? DType::kBool : kind == 1 ? DType::kBF16 : kind == 2 ? DType::kF16 : DType::kF32;
       types.push_back({dtype, kind == 3 ? Shape{space_.dim(-1)} : kind == 4 ? Shape{space_.dim(0)} : space_});
       const auto wrapped = [&](const std::string& name) { return reduce.empty() ? name : reduce + "(" + name + ")"; };
       outputs += (i == 0 ? "->" : ",") + wrapped("%" + std::to_string(value));
-      expected.push_back(
-          run("1:->" + wrapped("%0"), space_, {made_[static_cast<size_t>(value)].get()}, {types.back()})[0]);
+      expected.push_back(run("1:->" + wrapped("%0"), space_, {made_[static_cast<size_t>(value)]}, {types.back()})[0]);
     }
+    const std::vector<Bytes> inputs(made_.begin(), made_.begin() + inputs_);
     const bool in_place = types[0].dtype == DType::kF32 && types[0].shape == space_;
     for (const auto& [threads, over] : {std::pair(1, false), std::pair(3, false), std::pair(2, in_place)}) {
-      const std::vector<Buffer> results = run(text_ + outputs, space_, inputs_, types, threads, over);
+      const std::vector<Bytes> results = run(text_ + outputs, space_, inputs, types, threads, over ? 0 : -1);
       for (size_t i = 0; i < results.size(); ++i)
-        ASSERT_EQ(std::memcmp(results[i].bytes.data(), expected[i].bytes.data(), expected[i].bytes.size()), 0)
+        ASSERT_EQ(std::memcmp(results[i].data.data(), expected[i].data.data(), expected[i].data.size()), 0)
             << text_ << outputs << ", output " << i << " over " << space_.text() << ", " << threads << " threads"
             << (over ? ", the first output in place of the first input" : "");
     }
@@ -118,7 +85,7 @@ class Drawn {
   int any_of(bool truth) {
     std::vector<int> values;
     for (size_t i = 0; i < made_.size(); ++i)
-      if ((made_[i]->type.dtype == DType::kBool) == truth) values.push_back(static_cast<int>(i));
+      if ((made_[i].type.dtype == DType::kBool) == truth) values.push_back(static_cast<int>(i));
     return values.empty() ? -1 : values[random_() % values.size()];
   }
 
@@ -138,22 +105,21 @@ class Drawn {
     const bool truth = info.types == MapOpTypes::kCompare;
     std::string own = std::to_string(operands.size()) + ":%" + std::to_string(operands.size()) + "=",
                 call = name + immediates(info) + "(", own_call = call;
-    std::vector<const Buffer*> buffers;
+    std::vector<Bytes> own_inputs;
     for (size_t i = 0; i < operands.size(); ++i) {
       call += (i ? ",%" : "%") + std::to_string(operands[i]);
       own_call += (i ? ",%" : "%") + std::to_string(i);
-      buffers.push_back(made_[static_cast<size_t>(operands[i])].get());
+      own_inputs.push_back(made_[static_cast<size_t>(operands[i])]);
     }
     own += own_call + ")->%" + std::to_string(operands.size());
     text_ += (text_.back() == ':' ? "%" : ";%") + std::to_string(made_.size()) + "=" + call + ")";
-    made_.push_back(
-        std::make_unique<Buffer>(run(own, space_, buffers, {{truth ? DType::kBool : DType::kF32, space_}})[0]));
+    made_.push_back(run(own, space_, own_inputs, {{truth ? DType::kBool : DType::kF32, space_}})[0]);
   }
 
   std::mt19937 random_;
   Shape space_;
-  std::vector<std::unique_ptr<Buffer>> made_;  ///< values of inputs and steps, whole or as inputs broadcast
-  std::vector<const Buffer*> inputs_;
+  std::vector<Bytes> made_;  ///< values of inputs and steps, whole or as inputs broadcast
+  int inputs_ = 0;
   std::string text_;
 };
 
@@ -168,18 +134,18 @@ TEST(CompiledMap, HasTheBitsOfSingleSteps) {
 TEST(CompiledMap, LongProgramsAreRunToo) {
   std::mt19937 random(3);
   const Shape space{9, 48};
-  const Buffer input = drawn(DType::kF32, space, random);
+  const Bytes input = drawn(DType::kF32, space, random);
   std::string text = "1:%1=scale[0.5](%0)";
   for (int i = 2; i <= 40; ++i) text += ";%" + std::to_string(i) + "=add(%0,%" + std::to_string(i - 1) + ")";
   for (int i = 41; i <= 79; ++i)
     text += ";%" + std::to_string(i) + "=multiply(%" + std::to_string(i - 1) + ",%" + std::to_string(80 - i) + ")";
-  const std::vector<Buffer> found = run(text + "->%79", space, {&input}, {{DType::kF32, space}});
+  const std::vector<Bytes> found = run(text + "->%79", space, {input}, {{DType::kF32, space}});
   for (int64_t i = 0; i < space.elements(); ++i) {
-    const auto x = static_cast<float>(load_element(input.bytes.data(), DType::kF32, i));
+    const auto x = static_cast<float>(load_element(input.data.data(), DType::kF32, i));
     std::vector<float> values = {x, 0.5f * x};
     for (int v = 2; v <= 40; ++v) values.push_back(x + values.back());
     for (int v = 41; v <= 79; ++v) values.push_back(values.back() * values[static_cast<size_t>(80 - v)]);
-    const auto got = static_cast<float>(load_element(found[0].bytes.data(), DType::kF32, i));
+    const auto got = static_cast<float>(load_element(found[0].data.data(), DType::kF32, i));
     EXPECT_TRUE(got == values.back() || (std::isnan(got) && std::isnan(values.back()))) << i;
   }
 }

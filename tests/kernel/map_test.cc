@@ -7,20 +7,12 @@
 
 #include <gtest/gtest.h>
 
-#include "ramet/kernel/cpu/map.h"
+#include "kernel/map_tools.h"
 #include "ramet/ops/random_bits.h"
 #include "ramet/ops/reduce_order.h"
 
 namespace ramet::tests {
 namespace {
-
-struct Bytes {
-  TensorType type;
-  std::vector<std::byte> data;
-  explicit Bytes(TensorType t) : type(std::move(t)), data(static_cast<size_t>(type.bytes())) {}
-  double get(int64_t i) const { return load_element(data.data(), type.dtype, i); }
-  void set(int64_t i, double v) { store_element(data.data(), type.dtype, i, v); }
-};
 
 /// Numbers of every sign, reproducible, small integers for integer types.
 Bytes filled(DType dtype, Shape shape, uint64_t seed) {
@@ -38,29 +30,6 @@ Bytes counter(int64_t step, int64_t micro) {
   bytes.set(0, static_cast<double>(step));
   bytes.set(1, static_cast<double>(micro));
   return bytes;
-}
-
-std::vector<Bytes> run(const std::string& text, const Shape& space, std::vector<Bytes> inputs,
-                       const std::vector<TensorType>& outputs, int threads, int alias_input = -1) {
-  const MapProgram program = MapProgram::parse(text);
-  std::vector<TensorType> types;
-  for (const Bytes& input : inputs) types.push_back(input.type);
-  const cpu::MapEvaluator evaluator(program, space, types, outputs, threads);
-  std::vector<std::byte> scratch(static_cast<size_t>(evaluator.scratch_bytes()) + 64, std::byte{0xff});
-  void* aligned = scratch.data();
-  size_t room = scratch.size();
-  std::align(64, static_cast<size_t>(evaluator.scratch_bytes()), aligned, room);
-  std::vector<Bytes> results;
-  for (const TensorType& type : outputs) results.emplace_back(type);
-  std::vector<const void*> from;
-  std::vector<void*> to;
-  for (Bytes& input : inputs) from.push_back(input.data.data());
-  for (Bytes& result : results) to.push_back(result.data.data());
-  if (alias_input >= 0) to[0] = inputs[static_cast<size_t>(alias_input)].data.data();
-  ThreadTeam team(threads);
-  evaluator.run(from, to, aligned, team);
-  if (alias_input >= 0) results[0].data = inputs[static_cast<size_t>(alias_input)].data;
-  return results;
 }
 
 int64_t broadcast_index(const Shape& shape, const Shape& space, int64_t at) {

@@ -99,21 +99,18 @@ class CompiledMap::Writer : public Xbyak::CodeGenerator {
     vcmpps(k1, o.a, zero_, kLess);
     vblendmps(o.result | k1, o.a, zero_);
   }
-  void leaky_relu(const Operands& o) {
+  /// The number, times p where operand a is below 0.
+  void leak(const Operands& o, const Zmm& number) {
     vcmpps(k1, o.a, zero_, kLess);
     vbroadcastss(work_, number_of(o.p));
-    vmulps(work_, work_, o.a);
-    vblendmps(o.result | k1, o.a, work_);
+    vmulps(work_, work_, number);
+    vblendmps(o.result | k1, number, work_);
   }
+  void leaky_relu(const Operands& o) { leak(o, o.a); }
+  void leaky_relu_grad(const Operands& o) { leak(o, o.b); }
   void relu_grad(const Operands& o) {
     vcmpps(k1, o.a, zero_, kGreater);
     vmovaps(o.result | k1 | T_z, o.b);
-  }
-  void leaky_relu_grad(const Operands& o) {
-    vcmpps(k1, o.a, zero_, kLess);
-    vbroadcastss(work_, number_of(o.p));
-    vmulps(work_, work_, o.b);
-    vblendmps(o.result | k1, o.b, work_);
   }
   void clamp(const Operands& o) {
     vbroadcastss(work_, number_of(o.p));
