@@ -1,8 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
+#include <string>
 
 #include "ops/op_cases.h"
 #include "ramet/kernel/hopper/hopper.h"
@@ -89,6 +92,28 @@ std::vector<OpCase> cases_of_reference() {
   for (const OpCase& op_case : op_cases())
     if (op_case.in_reference) cases.push_back(op_case);
   return cases;
+}
+
+/// Whether one of the CPU's own kernels computes the case.
+bool is_fast(const OpCase& op_case) {
+  const NodeSignature node = signature_of(op_case);
+  const auto entries = cpu_backend().entries(op_case.op);
+  return std::any_of(entries.begin(), entries.end(), [&](const KernelEntry& entry) {
+    return entry.name != "reference" && (!entry.refuse || entry.refuse(node).empty());
+  });
+}
+
+/// A network in bf16 is not to meet a reference kernel, which is a hundred times slower, where its f32 form meets none.
+/// Positions and distances are f32 in every network.
+TEST(CpuKernelsOfLowTypes, AreThereWhereThoseOfF32Are) {
+  std::set<std::string> missing;
+  for (const OpCase& op_case : cases_of_reference())
+    for (const DType dtype : {DType::kBF16, DType::kF16})
+      if (op_case.low_types && is_fast(op_case) && !is_fast(in_type(op_case, dtype)))
+        missing.insert(op_case.op + " in " + std::string(name_of(dtype)));
+  for (const std::string op : {"pair_distance", "pair_row_grad", "pair_column_grad"})
+    for (const std::string type : {" in bf16", " in f16"}) EXPECT_EQ(missing.erase(op + type), 1u) << op << type;
+  EXPECT_THAT(missing, testing::IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, CpuKernels, testing::ValuesIn(cases_of_reference()), [](const auto& info) {

@@ -28,19 +28,23 @@ HWY_INLINE void clear_sums(Vf (&sums)[kCount]) {
   for (int v = 0; v < kCount; ++v) sums[v] = hn::Zero(Df());
 }
 
-/// kWhole: all lanes of the last vector are features.
-template <bool kWhole = false, int kCount>
-HWY_INLINE void store_sums(const Vf (&sums)[kCount], hn::Mask<Df> last, float* out) {
+/// kWhole: all lanes of the last vector, which has `count` of them, are features.
+template <bool kWhole = false, int kCount, typename T>
+HWY_INLINE void store_sums(const Vf (&sums)[kCount], [[maybe_unused]] hn::Mask<Df> last, [[maybe_unused]] int64_t count,
+                           T* out) {
   const Df d;
   const int64_t lanes = vector_lanes();
   RAMET_UNROLL
-  for (int v = 0; v + (kWhole ? 0 : 1) < kCount; ++v) hn::StoreU(sums[v], d, out + v * lanes);
-  if (!kWhole) hn::BlendedStore(sums[kCount - 1], last, d, out + (kCount - 1) * lanes);
+  for (int v = 0; v + (kWhole ? 0 : 1) < kCount; ++v) StoreF32(d, sums[v], out + v * lanes);
+  if constexpr (!kWhole) store_lanes(sums[kCount - 1], out + (kCount - 1) * lanes, last, count);
 }
+
+/// How many features the last of `vectors` vectors with `count` features has.
+HWY_INLINE int64_t last_count(int64_t vectors, int64_t count) { return count - (vectors - 1) * vector_lanes(); }
 
 /// The lanes that are features of the last of `vectors` vectors with `count` features.
 HWY_INLINE hn::Mask<Df> last_features(int64_t vectors, int64_t count) {
-  return hn::FirstN(Df(), static_cast<size_t>(count - (vectors - 1) * vector_lanes()));
+  return hn::FirstN(Df(), static_cast<size_t>(last_count(vectors, count)));
 }
 
 /// Calls `visit(first, count, vectors)` for features [first, first + count) of `width`, as many as a loop takes.

@@ -76,8 +76,8 @@ HWY_INLINE Vf fold_products(const float* lanes) {
 
 /// The lanes of the product of `size` features, as many as a vector has. kWhole: size is a multiple of kProductLanes;
 /// else `last` has those of the last vector.
-template <bool kWhole>
-HWY_INLINE Vf product_lanes(const float* a, const float* b, int64_t size, hn::Mask<Df> last) {
+template <bool kWhole, typename T>
+HWY_INLINE Vf product_lanes(const T* a, const T* b, int64_t size, hn::Mask<Df> last) {
   const Df d;
   Vf sums[kPieces];
   RAMET_UNROLL
@@ -86,16 +86,17 @@ HWY_INLINE Vf product_lanes(const float* a, const float* b, int64_t size, hn::Ma
   for (; at + kProductLanes <= size; at += kProductLanes) {
     RAMET_UNROLL
     for (int p = 0; p < kPieces; ++p)
-      sums[p] = hn::MulAdd(hn::LoadU(d, a + at + p * kLanes), hn::LoadU(d, b + at + p * kLanes), sums[p]);
+      sums[p] = hn::MulAdd(LoadF32(d, a + at + p * kLanes), LoadF32(d, b + at + p * kLanes), sums[p]);
   }
   if (!kWhole) {
     RAMET_UNROLL
     for (int p = 0; p < kPieces; ++p) {
       const int64_t first = at + p * kLanes;
       if (first + kLanes <= size)
-        sums[p] = hn::MulAdd(hn::LoadU(d, a + first), hn::LoadU(d, b + first), sums[p]);
+        sums[p] = hn::MulAdd(LoadF32(d, a + first), LoadF32(d, b + first), sums[p]);
       else if (first < size)
-        sums[p] = hn::MulAdd(hn::MaskedLoad(last, d, a + first), hn::MaskedLoad(last, d, b + first), sums[p]);
+        sums[p] =
+            hn::MulAdd(load_lanes(a + first, last, size - first), load_lanes(b + first, last, size - first), sums[p]);
     }
   }
   RAMET_UNROLL
@@ -106,31 +107,33 @@ HWY_INLINE Vf product_lanes(const float* a, const float* b, int64_t size, hn::Ma
   return sums[0];
 }
 
-/// The products of the edges of rows [begin, end): `heads` for each edge, one after another from the first edge's on.
+/// The products of the edges of rows [begin, end), of T: `heads` for each edge, one after another from the first edge's
+/// on.
+template <typename T>
 struct EdgeFolds {
   const int32_t* ptr = nullptr;
   int64_t begin = 0, end = 0, heads = 1;
   int64_t size = 0;                ///< features of a product
-  int64_t a_step = 0, b_step = 0;  ///< floats from the operands of a head to those of the next
-  float* out = nullptr;            ///< of the first edge of all rows
+  int64_t a_step = 0, b_step = 0;  ///< elements from the operands of a head to those of the next
+  T* out = nullptr;                ///< of the first edge of all rows
 };
 
 /// `operands(row, edge)` gives the operands of head 0. Both arguments are copied, so that registers hold them.
-template <bool kWhole, typename Operands>
-HWY_NOINLINE void fold_edges(const EdgeFolds& folds, Operands operands) {
+template <bool kWhole, typename T, typename Operands>
+HWY_NOINLINE void fold_edges_of(const EdgeFolds<T>& folds, Operands operands) {
   const Df d;
   const auto [ptr, begin, end, heads, size, a_step, b_step, all] = folds;
   const auto last = hn::FirstN(d, static_cast<size_t>(size % kLanes));
   HWY_ALIGN float lanes[kLanes * kLanes] = {};  // of products that are not folded yet
   int held = 0;
-  float* out = all + ptr[begin] * heads;
+  T* out = all + ptr[begin] * heads;
   for (int64_t row = begin, e = ptr[row]; row < end; ++row)
     for (const int64_t row_end = ptr[row + 1]; e < row_end; ++e) {
       auto [a, b] = operands(row, e);
       for (int64_t head = 0; head < heads; ++head, a += a_step, b += b_step) {
         hn::Store(product_lanes<kWhole>(a, b, size, last), d, lanes + place_of_product(held) * kLanes);
         if (++held < kLanes) continue;
-        hn::StoreU(fold_products(lanes), d, out);
+        StoreF32(d, fold_products(lanes), out);
         out += kLanes;
         held = 0;
       }
@@ -138,12 +141,12 @@ HWY_NOINLINE void fold_edges(const EdgeFolds& folds, Operands operands) {
   if (held > 0) store_part(fold_products(lanes), out, held);
 }
 
-template <typename Operands>
-HWY_INLINE void fold_edges(const EdgeFolds& folds, const Operands& operands) {
+template <typename T, typename Operands>
+HWY_INLINE void fold_edges(const EdgeFolds<T>& folds, const Operands& operands) {
   if (folds.size % kProductLanes == 0)
-    fold_edges<true>(folds, operands);
+    fold_edges_of<true>(folds, operands);
   else
-    fold_edges<false>(folds, operands);
+    fold_edges_of<false>(folds, operands);
 }
 
 }  // namespace

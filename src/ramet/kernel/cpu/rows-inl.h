@@ -10,6 +10,8 @@
 
 #include <hwy/highway.h>
 
+#include <type_traits>
+
 #include "ramet/kernel/cpu/convert-inl.h"
 #include "ramet/kernel/cpu/unroll.h"
 
@@ -44,6 +46,29 @@ HWY_INLINE void store_part(Vf value, T* to, int64_t count) {
     StoreF32(d, value, to);
   else
     StoreF32N(d, value, to, static_cast<size_t>(count));
+}
+/// The same with a mask of the first `count` lanes at hand, which f32 needs alone.
+template <typename T>
+HWY_INLINE Vf load_lanes(const T* from, [[maybe_unused]] hn::Mask<Df> first, [[maybe_unused]] int64_t count) {
+  if constexpr (std::is_same_v<T, float>)
+    return hn::MaskedLoad(first, Df(), from);
+  else
+    return load_part(from, count);
+}
+template <typename T>
+HWY_INLINE void store_lanes(Vf value, T* to, [[maybe_unused]] hn::Mask<Df> first, [[maybe_unused]] int64_t count) {
+  if constexpr (std::is_same_v<T, float>)
+    hn::BlendedStore(value, first, Df(), to);
+  else
+    store_part(value, to, count);
+}
+/// The element at `from`.
+template <typename T>
+HWY_INLINE float value_at(const T* from) {
+  if constexpr (std::is_same_v<T, float>)
+    return *from;
+  else
+    return hn::GetLane(load_part(from, 1));
 }
 /// Lanes from `count` on become 0.
 HWY_INLINE Vf keep_part(Vf value, int64_t count) {
