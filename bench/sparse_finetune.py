@@ -59,10 +59,19 @@ def settings(args, density, seed, folder):
     return [f"--set={word}" for word in [f"{key}={value}" for key, value in every.items()] + own]
 
 
-def static_run(args, density, seed, folder, trainings):
-    """The log of the run that goes on from that of the density and the seed with the pattern that is left; None when the time
-    is up."""
-    run = folder / f"{density:g}-{seed}"
+def stages(args, folder):
+    """Names and settings of the runs that go on from one another with the pattern that is left."""
+    if args.static_epochs:
+        yield "static", {"task.epochs": args.static_epochs}
+    if args.more_made:
+        data = folder / f"made-{args.more_made}-more"
+        made_text.widen(args.data, data, args.more_made, seed=2)
+        yield "more", {"task.data": data.resolve(), "task.epochs": 1}
+
+
+def static_run(args, density, seed, folder, trainings, run, name, changes):
+    """The log of the run `name` that goes on from `run`, of the density and the seed, with the pattern that is left; None when
+    the time is up."""
     export, file = run.with_name(run.name + "-export"), folder / "static.toml"
     if not (export / "model.safetensors").exists():
         run_command(trainings.ramet, "export", run, "--out", export)
@@ -70,9 +79,8 @@ def static_run(args, density, seed, folder, trainings):
     kept = [line for line in sparse.splitlines() if line.split(" ")[0] in ("weights", "density", "block", "pattern")]
     file.write_text(dense + SPARSE + "\n".join(kept) + "\ndistribution = \"global\"\n")  # the pattern is what is not 0
     words = [word for word in settings(args, density, seed, folder) if not word.startswith("--set=sparse.") or word.startswith("--set=sparse.block=")]
-    words += [f"--set={key}={value}" for key, value in {"sparse.density": density, "model.init_from": export.resolve(), "task.epochs": args.static_epochs,
-              "train.schedule.kind": "linear", "task.warmup": 0.03}.items()]
-    return trainings.finish(run.with_name(run.name + "-static"), [file, *words])
+    every = {"sparse.density": density, "model.init_from": export.resolve(), "train.schedule.kind": "linear", "task.warmup": 0.03, **changes}
+    return trainings.finish(run.with_name(name), [file, *words, *(f"--set={key}={value}" for key, value in every.items())])
 
 
 def main():
@@ -92,6 +100,7 @@ def main():
     parser.add_argument("--made-epochs", type=float, default=1, help="epochs of all these sentences")
     parser.add_argument("--from-dense", action="store_true", help="sparse models begin from the dense run of the same seed, not from --model")
     parser.add_argument("--static-epochs", type=float, default=0, metavar="E", help="then E epochs with the pattern that is left; default: none")
+    parser.add_argument("--more-made", type=int, default=0, metavar="N", help="then an epoch of the task's sentences and N others made of each; default: none")
     parser.add_argument("--sparse-set", action="append", default=[], metavar="KEY=VALUE", help="as --set, of sparse models alone")
     parser.add_argument("--set", action="append", default=[], help="a key of the recipe, as sparse.block=1; may stand several times")
     parser.add_argument("--name", default="runs", help="folder of the runs, below build/sparse-finetune: one for each choice of settings")
@@ -107,8 +116,8 @@ def main():
         parser.error("--teacher has no weight: give --distil W")
     if args.from_dense and 1 not in args.densities and (args.teacher or not args.distil):
         parser.error("--from-dense needs the dense runs: give --densities 1 ...")
-    if args.made and not args.distil:
-        parser.error("--made needs a teacher, who answers the sentences: give --distil W")
+    if (args.made or args.more_made) and not args.distil:
+        parser.error("made sentences need a teacher, who answers them: give --distil W")
     densities = sorted(args.densities, reverse=True) if args.distil or args.from_dense else args.densities
     if args.distil and not args.teacher and densities[0] < 1:
         densities.insert(0, 1)
@@ -120,8 +129,10 @@ def main():
         for density in densities:
             words = settings(args, density, seed, folder)
             lines = trainings.finish(folder / f"{density:g}-{seed}", [recipe_of(folder, density), *words])
-            if lines and density < 1 and args.static_epochs:
-                lines = static_run(args, density, seed, folder, trainings)
+            run = folder / f"{density:g}-{seed}"
+            for name, changes in stages(args, folder) if density < 1 else ():
+                before, run = run, folder / f"{density:g}-{seed}-{name}"
+                lines = lines and static_run(args, density, seed, folder, trainings, before, run.name, changes)
             if lines is None:
                 return NOT_DONE
             end = next(filter(trainings.is_end, lines))

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -233,14 +232,6 @@ TEST(CpuMap, RoundsAsTheUnfusedChainDoes) {
   const auto sum = run("2:%2=add(%0,%1)->%2", space, inputs, {narrow}, 1);
   const auto gelu = run("1:%1=gelu_tanh(%0)->%1", space, sum, {narrow}, 1);
   expect_same_bits(fused, run("1:%1=scale[0.3](%0)->%1", space, gelu, {narrow}, 1), "chain");
-}
-
-/// With the same NaN for each: its sign is that of whichever operand an instruction takes it from.
-std::vector<Bytes> with_one_nan(std::vector<Bytes> all) {
-  for (Bytes& bytes : all)
-    for (int64_t i = 0; i < bytes.type.elements(); ++i)
-      if (std::isnan(bytes.get(i))) bytes.set(i, std::numeric_limits<double>::quiet_NaN());
-  return all;
 }
 
 TEST(CpuMap, LooksUpBf16NumbersWithTheBitsOfTheFunction) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +41,14 @@ inline std::vector<Bytes> run(const std::string& text, const Shape& space, std::
   evaluator.run(from, to, aligned, team);
   if (alias_input >= 0) results[0].data = inputs[static_cast<size_t>(alias_input)].data;
   return results;
+}
+
+/// With the same NaN for each: its sign is that of whichever operand an instruction takes it from.
+inline std::vector<Bytes> with_one_nan(std::vector<Bytes> all) {
+  for (Bytes& bytes : all)
+    for (int64_t i = 0; i < bytes.type.elements(); ++i)
+      if (std::isnan(bytes.get(i))) bytes.set(i, std::numeric_limits<double>::quiet_NaN());
+  return all;
 }
 
 }  // namespace ramet::tests

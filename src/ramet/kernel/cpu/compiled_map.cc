@@ -4,6 +4,7 @@
 
 #include <xbyak/xbyak.h>
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <string_view>
@@ -35,7 +36,8 @@ enum Comparison : uint8_t {
 
 }  // namespace
 
-/// Writes the loop. Work within a step uses registers 28 to 31 and masks 1 and 2.
+/// Writes the loop. Work within a step uses registers 28 to 31 and masks 1 and 2. rdi has the places, rax the element
+/// of the block, r8 the column and rcx the row, if they count, and rsi where rax or rcx ends.
 class CompiledMap::Writer : public Xbyak::CodeGenerator {
  public:
   explicit Writer(const Prepared& prepared, CompiledMap& into);
@@ -54,9 +56,17 @@ class CompiledMap::Writer : public Xbyak::CodeGenerator {
     Xbyak::Label label;
   };
 
+  void find_uses();
+  void write_flat();
+  void write_rows();
+  void write_body();
   void step(const Prepared::Step& step);
   void load(size_t input);
+  void load_bf16(const Zmm& value, const Xbyak::Address& from);
   void store(size_t output, bool in_memory);
+  bool is_sum(size_t output) const { return into_.sums_rows_ && prepared_.outputs[output].reduce == Reduce::kSumRows; }
+  void find_place(size_t place) { mov(rdx, ptr[rdi + static_cast<int>(place * sizeof(void*))]); }
+  void find_output(size_t output) { find_place(prepared_.inputs.size() + output); }
   Zmm zmm_of(int value);
   Zmm take(int value);
   void release_after(int at);
@@ -152,6 +162,7 @@ class CompiledMap::Writer : public Xbyak::CodeGenerator {
   const Prepared& prepared_;
   CompiledMap& into_;
   std::vector<int> register_of_, last_use_, free_;
+  std::map<size_t, Zmm> sums_;  ///< by outputs
   std::vector<std::unique_ptr<Constant>> constants_;
   const Zmm work_{28}, work2_{29}, work3_{30}, zero_{31};
 };
@@ -239,25 +250,38 @@ void CompiledMap::Writer::release_after(int at) {
     if (last_use_[v] == at && register_of_[v] >= 0) free_.push_back(register_of_[v]);
 }
 
+void CompiledMap::Writer::load_bf16(const Zmm& value, const Xbyak::Address& from) {
+  vpmovzxwd(value, from);
+  vpslld(value, value, 16);
+}
+
 void CompiledMap::Writer::load(size_t input) {
   const Zmm value(register_of_[input]);
-  mov(rdx, ptr[rdi + static_cast<int>(input * sizeof(void*))]);
-  if (into_.reads_bf16_[input]) {
-    vpmovzxwd(value, yword[rdx + rax * 2]);
-    vpslld(value, value, 16);
-  } else {
-    vmovups(value, zword[rdx + rax * 4]);
+  const bool narrow = prepared_.inputs[input].dtype == DType::kBF16;
+  find_place(input);
+  switch (into_.reads_[input]) {
+    case Reads::kPlace: return vmovups(value, zword[rdx + rax * 4]);
+    case Reads::kBf16: return load_bf16(value, yword[rdx + rax * 2]);
+    case Reads::kColumn: return narrow ? load_bf16(value, yword[rdx + r8 * 2]) : vmovups(value, zword[rdx + r8 * 4]);
+    case Reads::kRow:
+      if (!narrow) return vbroadcastss(value, dword[rdx + rcx * 4]);
+      movzx(edx, word[rdx + rcx * 2]);
+      shl(edx, 16);
+      return vpbroadcastd(value, edx);
   }
 }
 
 void CompiledMap::Writer::store(size_t output, bool in_memory) {
   const Prepared::Output& made = prepared_.outputs[output];
   const Zmm value = zmm_of(made.value);
-  mov(rdx, ptr[rdi + static_cast<int>((prepared_.inputs.size() + output) * sizeof(void*))]);
+  find_output(output);
   if (in_memory && made.dtype == DType::kBF16) {
-    vmovaps(work_, value);
-    round_to_bf16(work_);
-    vpsrld(work_, work_, 16);
+    const bool is_rounded = made.store == map_steps().store_rounded;
+    if (!is_rounded) {
+      vmovaps(work_, value);
+      round_to_bf16(work_);
+    }
+    vpsrld(work_, is_rounded ? value : work_, 16);
     vpmovdw(yword[rdx + rax * 2], work_);
   } else {
     vmovups(zword[rdx + rax * 4], value);
@@ -283,28 +307,83 @@ void CompiledMap::Writer::step(const Prepared::Step& step) {
   if (step.form == MapForm::kRounded) round_to_bf16(operands.result);
 }
 
-CompiledMap::Writer::Writer(const Prepared& prepared, CompiledMap& into)
-    : Xbyak::CodeGenerator(1 << 14, Xbyak::DontSetProtectRWE), prepared_(prepared), into_(into) {
-  register_of_.assign(prepared.values.size(), -1);
-  last_use_.assign(prepared.values.size(), -1);
-  for (int i = 0; i < kValues; ++i) free_.push_back(i);
-  for (size_t at = 0; at < prepared.steps.size(); ++at)
-    for (const int operand : prepared.steps[at].operands)
+void CompiledMap::Writer::find_uses() {
+  last_use_.assign(prepared_.values.size(), -1);
+  for (size_t at = 0; at < prepared_.steps.size(); ++at)
+    for (const int operand : prepared_.steps[at].operands)
       if (operand >= 0) last_use_[static_cast<size_t>(operand)] = static_cast<int>(at);
-  const int end = static_cast<int>(prepared.steps.size());
-  for (const Prepared::Output& output : prepared.outputs)
-    if (output.value >= static_cast<int>(prepared.inputs.size())) last_use_[static_cast<size_t>(output.value)] = end;
+  const int end = static_cast<int>(prepared_.steps.size());
+  for (size_t i = 0; i < prepared_.outputs.size(); ++i) {
+    const int value = prepared_.outputs[i].value;
+    if (is_sum(i) || value >= static_cast<int>(prepared_.inputs.size())) last_use_[static_cast<size_t>(value)] = end;
+  }
+}
 
+/// All steps, and what is made of them, for one vector.
+void CompiledMap::Writer::write_body() {
+  for (const Prepared::Step& each : prepared_.steps) step(each);
+  for (size_t i = 0; i < prepared_.outputs.size(); ++i) {
+    const int value = prepared_.outputs[i].value;
+    if (is_sum(i)) {
+      const Zmm added = zmm_of(value);
+      vaddps(sums_.at(i), sums_.at(i), added);
+    } else if (value >= static_cast<int>(prepared_.inputs.size())) {
+      store(i, into_.writes_[i]);
+    }
+  }
+}
+
+void CompiledMap::Writer::write_flat() {
   Xbyak::Label again;
-  vpxord(zero_, zero_, zero_);
   xor_(eax, eax);
   L(again);
-  for (const Prepared::Step& each : prepared.steps) step(each);
-  for (size_t i = 0; i < prepared.outputs.size(); ++i)
-    if (prepared.outputs[i].value >= static_cast<int>(prepared.inputs.size())) store(i, into.writes_[i]);
+  write_body();
   add(rax, static_cast<int>(kLanes));
   cmp(rax, rsi);
   jl(again, T_NEAR);
+}
+
+void CompiledMap::Writer::write_rows() {
+  for (size_t i = 0; i < prepared_.outputs.size(); ++i) {
+    if (!is_sum(i)) continue;
+    if (free_.empty()) throw NotCompiled();
+    sums_.emplace(i, Zmm(free_.back()));
+    free_.pop_back();
+  }
+  Xbyak::Label next_columns, next_row;
+  xor_(r8d, r8d);
+  L(next_columns);
+  for (const auto& [output, sum] : sums_) {
+    find_output(output);
+    vmovups(sum, zword[rdx + r8 * 4]);
+  }
+  mov(rax, r8);
+  xor_(ecx, ecx);
+  L(next_row);
+  write_body();
+  add(rax, static_cast<int>(prepared_.columns));
+  add(rcx, 1);
+  cmp(rcx, rsi);
+  jl(next_row, T_NEAR);
+  for (const auto& [output, sum] : sums_) {
+    find_output(output);
+    vmovups(zword[rdx + r8 * 4], sum);
+  }
+  add(r8, static_cast<int>(kLanes));
+  cmp(r8, static_cast<int>(prepared_.columns));
+  jl(next_columns, T_NEAR);
+}
+
+CompiledMap::Writer::Writer(const Prepared& prepared, CompiledMap& into)
+    : Xbyak::CodeGenerator(1 << 14, Xbyak::DontSetProtectRWE), prepared_(prepared), into_(into) {
+  register_of_.assign(prepared.values.size(), -1);
+  for (int i = 0; i < kValues; ++i) free_.push_back(i);
+  find_uses();
+  vpxord(zero_, zero_, zero_);
+  if (into.sums_rows_)
+    write_rows();
+  else
+    write_flat();
   vzeroupper();
   ret();
   for (const auto& each : constants_) {
@@ -317,25 +396,52 @@ CompiledMap::Writer::Writer(const Prepared& prepared, CompiledMap& into)
 
 CompiledMap::~CompiledMap() = default;
 
+namespace {
+
+/// Whether the input has one number for each row of the space, one after another.
+bool has_number_a_row(const Prepared& prepared, const Prepared::Input& input) {
+  if (input.uniform || input.strides.back() != 0) return false;
+  int64_t rows = 1;
+  for (size_t axis = prepared.extents.size() - 1; axis-- > 0; rows *= prepared.extents[axis])
+    if (prepared.extents[axis] != 1 && input.strides[axis] != rows) return false;
+  return true;
+}
+
+CompiledMap::Reads reads_of(const Prepared& prepared, const Prepared::Input& input, bool by_rows) {
+  const bool narrow = input.dtype == DType::kBF16;
+  if (input.full && narrow) return CompiledMap::Reads::kBf16;
+  if (!by_rows || input.counter || input.full || !(narrow || input.dtype == DType::kF32))
+    return CompiledMap::Reads::kPlace;
+  if (input.repeats) return CompiledMap::Reads::kColumn;
+  return has_number_a_row(prepared, input) ? CompiledMap::Reads::kRow : CompiledMap::Reads::kPlace;
+}
+
+}  // namespace
+
+CompiledMap::CompiledMap(const Prepared& prepared, bool sums_rows) : sums_rows_(sums_rows) {
+  for (const Prepared::Input& input : prepared.inputs) reads_.push_back(reads_of(prepared, input, sums_rows));
+  for (const Prepared::Output& output : prepared.outputs)
+    writes_.push_back(output.reduce == Reduce::kNone && output.value >= static_cast<int>(prepared.inputs.size()) &&
+                      (output.dtype == DType::kF32 || output.dtype == DType::kBF16));
+  code_ = std::make_unique<Writer>(prepared, *this);
+}
+
 std::unique_ptr<const CompiledMap> CompiledMap::make(const MapEvaluator::Prepared& prepared) {
   constexpr size_t kFewestSteps = 2;  // a single loop reads and writes what this one does
-  if (cpu_level() < CpuLevel::kAvx512 || prepared.steps.size() < kFewestSteps) return nullptr;
+  if (cpu_level() < CpuLevel::kAvx512 || prepared.steps.empty()) return nullptr;
   if (prepared.inputs.size() + prepared.outputs.size() > kMostPlaces) return nullptr;
-  std::unique_ptr<CompiledMap> made(new CompiledMap());
-  for (const Prepared::Input& input : prepared.inputs)
-    made->reads_bf16_.push_back(input.dtype == DType::kBF16 && input.full);
-  for (const Prepared::Output& output : prepared.outputs)
-    made->writes_.push_back(output.reduce == Reduce::kNone &&
-                            output.value >= static_cast<int>(prepared.inputs.size()) &&
-                            (output.dtype == DType::kF32 || output.dtype == DType::kBF16));
-  try {
-    made->code_ = std::make_unique<Writer>(prepared, *made);
-  } catch (const NotCompiled&) {
-    return nullptr;
-  } catch (const Xbyak::Error&) {
-    return nullptr;  // no room, or no memory that may be run
+  const bool whole_rows = prepared.columns % kLanes == 0 && prepared.columns <= Prepared::kShortRow;
+  for (const bool sums_rows : {true, false}) {
+    if (sums_rows ? !(prepared.sums_rows && whole_rows) : prepared.steps.size() < kFewestSteps) continue;
+    try {
+      return std::unique_ptr<const CompiledMap>(new CompiledMap(prepared, sums_rows));
+    } catch (const NotCompiled&) {
+      continue;
+    } catch (const Xbyak::Error&) {
+      continue;  // no room, or no memory that may be run
+    }
   }
-  return made;
+  return nullptr;
 }
 
 #ifdef __clang__

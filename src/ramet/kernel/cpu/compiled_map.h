@@ -11,8 +11,19 @@ namespace ramet::kernel::cpu {
 /// A map program as one loop of machine code that is written when the program is prepared: values between steps stay in
 /// vector registers, where the evaluator's own loops write each of them to L1 and read it again. Each step is the
 /// instruction that its loop uses, so the bits are the same.
+///
+/// Where rows are summed, blocks are whole rows of whole vectors, and the loop goes down the rows of a vector of
+/// columns, so that its sums stay in registers, too, and numbers of a row or a column are read where they lie.
 class CompiledMap {
  public:
+  /// Where the loop reads an input.
+  enum class Reads : uint8_t {
+    kPlace,   ///< as f32, i32 or bools of registers, an element after another: memory or a register
+    kBf16,    ///< memory that lies as the space does, as bf16
+    kColumn,  ///< memory of one row, which all rows of the space share
+    kRow      ///< memory of one number for each row
+  };
+
   /// Most inputs and outputs together.
   static constexpr size_t kMostPlaces = 64;
 
@@ -21,19 +32,22 @@ class CompiledMap {
   static std::unique_ptr<const CompiledMap> make(const MapEvaluator::Prepared& prepared);
   ~CompiledMap();
 
-  /// Whether it reads the input where it lies in memory, as bf16; the others are f32, i32 or bools of registers.
-  bool reads_bf16(size_t input) const { return reads_bf16_[input]; }
+  Reads reads(size_t input) const { return reads_[input]; }
   /// Whether it writes the output to memory itself; of others, it writes the value as a register.
   bool writes(size_t output) const { return writes_[output]; }
-  /// `places`: of all inputs, then of all outputs (of what it does not read, nothing). `count` is a multiple of
-  /// kMapPad.
+  /// Whether blocks are whole rows, whose sums (Reduce::kSumRows) it adds to those at their places.
+  bool sums_rows() const { return sums_rows_; }
+  /// `places`: of all inputs, then of all outputs (of what it does not read, nothing). `count`: elements, a multiple of
+  /// kMapPad, or with sums_rows rows.
   void run(const void* const* places, int64_t count) const;
 
  private:
   class Writer;
-  CompiledMap() = default;
+  explicit CompiledMap(const MapEvaluator::Prepared& prepared, bool sums_rows);
 
-  std::vector<bool> reads_bf16_, writes_;
+  std::vector<Reads> reads_;
+  std::vector<bool> writes_;
+  bool sums_rows_ = false;
   std::unique_ptr<Writer> code_;
 };
 

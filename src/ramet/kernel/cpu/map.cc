@@ -243,7 +243,7 @@ class MapWalk {
     if (aliased_)  // before a step writes over what an output copies
       for (const Prepared::Output& output : prepared_.outputs)
         if (static_cast<size_t>(output.value) < prepared_.inputs.size()) place(output.value, false);
-    if (prepared_.compiled && whole_)
+    if (prepared_.compiled && (whole_ || prepared_.compiled->sums_rows()))
       run_compiled();
     else
       for (size_t i = 0; i < prepared_.steps.size(); ++i) step(i);
@@ -256,22 +256,45 @@ class MapWalk {
     const CompiledMap& compiled = *prepared_.compiled;
     const void* places[CompiledMap::kMostPlaces];
     const size_t inputs = prepared_.inputs.size();
-    for (size_t i = 0; i < inputs; ++i) {
-      if (prepared_.values[i].uses == 0 || prepared_.values[i].reg < 0) continue;
-      places[i] = compiled.reads_bf16(i) ? in_memory(static_cast<int>(i)) : place(static_cast<int>(i));
-    }
+    for (size_t i = 0; i < inputs; ++i)
+      if (prepared_.values[i].uses > 0 && prepared_.values[i].reg >= 0) places[i] = read_place(i);
     for (size_t i = 0; i < prepared_.outputs.size(); ++i) {
       const Prepared::Output& output = prepared_.outputs[i];
       const auto value = static_cast<size_t>(output.value);
-      if (value < inputs) continue;
-      if (compiled.writes(i)) {
+      const bool sums = compiled.sums_rows() && output.reduce == Reduce::kSumRows;
+      if (sums) {
+        places[inputs + i] = begun_sums(output);
+      } else if (value < inputs) {
+        continue;
+      } else if (compiled.writes(i)) {
         places[inputs + i] = static_cast<char*>(outputs_[i]) + at_ * output.size;
-        written_ |= uint64_t{1} << i;
       } else {
         places[inputs + i] = places_[value] = reg(output.value);
       }
+      if (sums || compiled.writes(i)) written_ |= uint64_t{1} << i;
     }
-    compiled.run(places, count_);
+    compiled.run(places, compiled.sums_rows() ? count_ / prepared_.columns : count_);
+  }
+
+  /// Where the compiled loop reads the block of an input.
+  const void* read_place(size_t input) {
+    const Prepared::Input& from = prepared_.inputs[input];
+    switch (prepared_.compiled->reads(input)) {
+      case CompiledMap::Reads::kPlace: return place(static_cast<int>(input));
+      case CompiledMap::Reads::kBf16: return in_memory(static_cast<int>(input));
+      case CompiledMap::Reads::kColumn: return inputs_[input];
+      case CompiledMap::Reads::kRow:
+        return static_cast<const char*>(inputs_[input]) + at_ / prepared_.columns * from.size;
+    }
+    return nullptr;
+  }
+
+  /// The sums that the rows of the block are added to. Those of no row are -0, to which any number is added as it is.
+  float* begun_sums(const Prepared::Output& output) {
+    const int64_t row = at_ / prepared_.columns;
+    float* sums = partials_ + output.partials_at + row / kReduceRows * prepared_.columns;
+    if (row % kReduceRows == 0) std::fill_n(sums, prepared_.columns, -0.0f);
+    return sums;
   }
 
   void step(size_t index) {
