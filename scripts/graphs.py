@@ -124,6 +124,7 @@ FIGURES = [
       for name, epochs, published, chemprop in (("ESOL", 100, "0.58 +- 0.03", "0.555 +- 0.047"),
                                                 ("FreeSolv", 100, "1.15 +- 0.12", "1.075 +- 0.054"),
                                                 ("Lipophilicity", 20, "0.655 +- 0.036", "0.555 +- 0.023"))),
+    Figure("the same in PyTorch Geometric (GINEConv), ESOL", "torch_gine", "esol-{run}", {"epochs": 100}, 3, "squared", "", peer=True),
     *(Figure(f"NBFNet, inductive FB15k-237 {split}, {epochs} epochs", "nbfnet-fb15k237-v1", f"fb237_{split} fb237_{split}_ind",
              PATHS | {"train.epochs": epochs}, 3, "hits@10_of_50", published, keys=("data.triples.set", "data.triples.ranked_set"))
       for split, epochs, published in (("v1", 2, "83.4 % after 20 epochs (Zhu et al., arXiv 2106.06935)"),

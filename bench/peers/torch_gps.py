@@ -10,14 +10,9 @@ import argparse
 import json
 
 import torch
-from safetensors import safe_open
-from torch.nn import functional
 
 from torch_graph_train import Attention, Graphs
-from torch_molecules import learn
-
-NODES = ("element", "chirality", "degree", "charge", "hydrogens", "radicals", "hybridization", "aromatic", "ring")
-EDGES = ("kind", "stereo", "conjugated")
+from torch_molecules import EDGES, NODES, categories, learn, one_hot
 
 
 def parse():
@@ -35,17 +30,6 @@ def parse():
     parser.add_argument("--warmup", type=int, default=100)
     parser.add_argument("--threads", type=int, default=1)
     return parser.parse_args()
-
-
-def categories(path):
-    """How many categories each field has."""
-    with safe_open(path, "pt") as file:
-        fields = json.loads(file.metadata()["ramet.graphs"])["fields"]
-    return {f"{each['per']}.{each['name']}": len(each["values"]) for each in fields if each.get("values")}
-
-
-def one_hot(batch, per, names, sizes):
-    return torch.cat([functional.one_hot(batch[f"{per}.{name}"].long(), sizes[f"{per}.{name}"]) for name in names], 1).float()
 
 
 def main():

@@ -1,12 +1,27 @@
 """How PyTorch's side learns a number of each molecule of a graph set, for the scripts that print how far it is off."""
 
+import json
 import math
 import time
 
 import torch
+from safetensors import safe_open
 from torch.nn import functional
 
 TRAIN, TEST = 0, 2  # values of graph.split
+NODES = ("element", "chirality", "degree", "charge", "hydrogens", "radicals", "hybridization", "aromatic", "ring")
+EDGES = ("kind", "stereo", "conjugated")
+
+
+def categories(path):
+    """How many categories each field has."""
+    with safe_open(path, "pt") as file:
+        fields = json.loads(file.metadata()["ramet.graphs"])["fields"]
+    return {f"{each['per']}.{each['name']}": len(each["values"]) for each in fields if each.get("values")}
+
+
+def one_hot(batch, per, names, sizes):
+    return torch.cat([functional.one_hot(batch[f"{per}.{name}"].long(), sizes[f"{per}.{name}"]) for name in names], 1).float()
 
 
 def rate_of(step, steps, args):
