@@ -80,8 +80,8 @@ int eval(const SubjectArguments& arguments, const Session& session) {
   if (!arguments.task.split.empty() || !arguments.task.file.empty() || !arguments.task.with.empty())
     throw Error({.what = "--split, --file and --with are for runs of tasks", .where = arguments.subject});
   Preparation preparation = prepare(subject.recipe);
-  // The recipe is the run's own. What --set changes, as the part of the data to measure, is on purpose; that weights fit
-  // the model is checked without it.
+  // The recipe is the run's own. What --set changes, as the part of the data to measure, is on purpose; that weights
+  // fit the model is checked without it.
   preparation.workload.recipe_identity.clear();
   if (session.leads()) tell_before(preparation.workload);
   if (preparation.task && !task_split(*preparation.task, "dev")->labelled())

@@ -111,7 +111,7 @@ struct SumHeads {
     const auto last = last_features(kCount, count);
     const int64_t lasting = last_count(kCount, count);
     const auto weighted = hn::FirstN(d, static_cast<size_t>(heads));
-    const T *const rows = static_cast<const T*>(call.x) + first, *const far = static_cast<const T*>(call.far) + first;
+    const T *const rows = static_cast<const T*>(call.x), *const far = static_cast<const T*>(call.far);
     const T* const all_weights = static_cast<const T*>(call.weight);
     T* const out = static_cast<T*>(call.out) + first;
     for (int64_t row = begin, k = call.ptr[begin]; row < end; ++row) {
@@ -119,7 +119,7 @@ struct SumHeads {
       clear_sums(sums);
       for (const int64_t row_end = call.ptr[row + 1]; k < row_end; ++k) {
         const int64_t from = call.from ? int64_t{call.from[k]} : k;
-        const T* const x = from < near ? rows + from * width : far + (from - near) * width;
+        const T* const x = (from < near ? rows + from * width : far + (from - near) * width) + first;
         const Vf weights = load_lanes(all_weights + (call.edge ? int64_t{call.edge[k]} : k) * heads, weighted, heads);
         RAMET_UNROLL
         for (int v = 0; v < kCount; ++v) {
