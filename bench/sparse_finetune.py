@@ -69,18 +69,18 @@ def stages(args, folder):
         yield "more", {"task.data": data.resolve(), "task.epochs": 1}
 
 
-def static_run(args, density, seed, folder, trainings, run, name, changes):
-    """The log of the run `name` that goes on from `run`, of the density and the seed, with the pattern that is left; None when
+def static_run(args, density, seed, folder, trainings, before, run, changes):
+    """The log of `run`, which goes on from the run `before` of the density and the seed with the pattern that is left; None when
     the time is up."""
-    export, file = run.with_name(run.name + "-export"), folder / "static.toml"
+    export, file = before.with_name(before.name + "-export"), folder / "static.toml"
     if not (export / "model.safetensors").exists():
-        run_command(trainings.ramet, "export", run, "--out", export)
+        run_command(trainings.ramet, "export", before, "--out", export)
     dense, _, sparse = RECIPE.read_text().partition(SPARSE)
     kept = [line for line in sparse.splitlines() if line.split(" ")[0] in ("weights", "density", "block", "pattern")]
     file.write_text(dense + SPARSE + "\n".join(kept) + "\ndistribution = \"global\"\n")  # the pattern is what is not 0
     words = [word for word in settings(args, density, seed, folder) if not word.startswith("--set=sparse.") or word.startswith("--set=sparse.block=")]
     every = {"sparse.density": density, "model.init_from": export.resolve(), "train.schedule.kind": "linear", "task.warmup": 0.03, **changes}
-    return trainings.finish(run.with_name(name), [file, *words, *(f"--set={key}={value}" for key, value in every.items())])
+    return trainings.finish(run, [file, *words, *(f"--set={key}={value}" for key, value in every.items())])
 
 
 def main():
@@ -132,7 +132,7 @@ def main():
             run = folder / f"{density:g}-{seed}"
             for name, changes in stages(args, folder) if density < 1 else ():
                 before, run = run, folder / f"{density:g}-{seed}-{name}"
-                lines = lines and static_run(args, density, seed, folder, trainings, before, run.name, changes)
+                lines = lines and static_run(args, density, seed, folder, trainings, before, run, changes)
             if lines is None:
                 return NOT_DONE
             end = next(filter(trainings.is_end, lines))

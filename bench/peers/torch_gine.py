@@ -6,14 +6,13 @@ The network, the batches' size and the optimizer are those of examples/gine-esol
 its split.
 """
 
-import argparse
 import json
 
 import torch
 from torch_geometric.nn import BatchNorm, GINEConv, global_mean_pool
 
 from torch_graph_train import Graphs
-from torch_molecules import EDGES, NODES, categories, learn, one_hot
+from torch_molecules import EDGES, NODES, begin, categories, learn, one_hot, parser_of
 
 
 class Network(torch.nn.Module):
@@ -34,24 +33,8 @@ class Network(torch.nn.Module):
         return self.head(global_mean_pool(x, graph_of_node, graphs))[:, 0]
 
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", required=True, help="graph set that `ramet molecules` wrote")
-    parser.add_argument("--epochs", type=int, default=100)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--hidden", type=int, default=128)
-    parser.add_argument("--rate", type=float, default=1e-3)
-    parser.add_argument("--warmup", type=int, default=100)
-    parser.add_argument("--threads", type=int, default=1)
-    return parser.parse_args()
-
-
 def main():
-    args = parse()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(args.seed)
+    args = begin(parser_of(__doc__, epochs=100, layers=4, hidden=128, rate=1e-3, warmup=100))
     graphs, sizes = Graphs(args.set), categories(args.set)
     model = Network(sum(sizes[f"node.{name}"] for name in NODES), sum(sizes[f"edge.{name}"] for name in EDGES), args.hidden, args.layers)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.rate, betas=(0.9, 0.999), fused=True)

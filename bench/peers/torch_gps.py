@@ -6,36 +6,20 @@ The network, its first weights' distributions, the batches' size and the optimiz
 graph set is the same file, with its split.
 """
 
-import argparse
 import json
 
 import torch
 
 from torch_graph_train import Attention, Graphs
-from torch_molecules import EDGES, NODES, categories, learn, one_hot
-
-
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", required=True, help="graph set that `ramet molecules` wrote")
-    parser.add_argument("--epochs", type=int, default=100)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--hidden", type=int, default=64)
-    parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--attention-dropout", type=float, default=0.1)
-    parser.add_argument("--rate", type=float, default=1e-3)
-    parser.add_argument("--warmup", type=int, default=100)
-    parser.add_argument("--threads", type=int, default=1)
-    return parser.parse_args()
+from torch_molecules import EDGES, NODES, begin, categories, learn, one_hot, parser_of
 
 
 def main():
-    args = parse()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(args.seed)
+    parser = parser_of(__doc__, epochs=100, layers=4, hidden=64, rate=1e-3, warmup=100)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--attention-dropout", type=float, default=0.1)
+    args = begin(parser)
     graphs, sizes = Graphs(args.set), categories(args.set)
     positions = [name for name in ("node.returns", "node.laplacian") if name in graphs.fields]
     model = Attention(sum(sizes[f"node.{name}"] for name in NODES), args, sum(sizes[f"edge.{name}"] for name in EDGES),

@@ -1,5 +1,6 @@
 """How PyTorch's side learns a number of each molecule of a graph set, for the scripts that print how far it is off."""
 
+import argparse
 import json
 import math
 import time
@@ -11,6 +12,29 @@ from torch.nn import functional
 TRAIN, TEST = 0, 2  # values of graph.split
 NODES = ("element", "chirality", "degree", "charge", "hydrogens", "radicals", "hybridization", "aromatic", "ring")
 EDGES = ("kind", "stereo", "conjugated")
+
+
+def parser_of(about, *, epochs, layers, hidden, rate, warmup):
+    """The options that all such scripts have, with these defaults."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", required=True, help="graph set of molecules that `ramet` wrote")
+    parser.add_argument("--epochs", type=int, default=epochs)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--layers", type=int, default=layers)
+    parser.add_argument("--hidden", type=int, default=hidden)
+    parser.add_argument("--rate", type=float, default=rate)
+    parser.add_argument("--warmup", type=int, default=warmup)
+    parser.add_argument("--threads", type=int, default=1)
+    return parser
+
+
+def begin(parser):
+    """The arguments; PyTorch has their threads and their seed then."""
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+    return args
 
 
 def categories(path):

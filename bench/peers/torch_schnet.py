@@ -6,39 +6,23 @@ Sizes, batches and the optimizer are those of scripts/graphs.py, which has small
 graph set, its distances and its split are the same file. The network's first weights are PyTorch Geometric's.
 """
 
-import argparse
 import json
 
 import torch
 from torch_geometric.nn.models import SchNet
 
 from torch_graph_train import Graphs
-from torch_molecules import learn
+from torch_molecules import begin, learn, parser_of
 
 HARTREE = 27.211386246  # eV
 
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", required=True, help="graph set")
-    parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--layers", type=int, default=3)
-    parser.add_argument("--hidden", type=int, default=64)
+def main():
+    parser = parser_of(__doc__, epochs=30, layers=3, hidden=64, rate=5e-4, warmup=500)
     parser.add_argument("--gaussians", type=int, default=25)
     parser.add_argument("--cutoff", type=float, default=10)
     parser.add_argument("--column", type=int, default=4, help="of the targets")
-    parser.add_argument("--rate", type=float, default=5e-4)
-    parser.add_argument("--warmup", type=int, default=500)
-    parser.add_argument("--threads", type=int, default=1)
-    return parser.parse_args()
-
-
-def main():
-    args = parse()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(args.seed)
+    args = begin(parser)
     graphs = Graphs(args.set)
     edges = {}
     model = SchNet(args.hidden, args.hidden, args.layers, args.gaussians, args.cutoff,

@@ -4,7 +4,6 @@
 
 #include <xbyak/xbyak.h>
 
-#include <algorithm>
 #include <bit>
 #include <map>
 #include <string_view>

@@ -124,18 +124,17 @@ void run_segment_softmax(const NodeSignature& node, const KernelContext& context
 
 void run_segment_expand(const NodeSignature& node, const KernelContext& context) {
   const SegmentForm form = checked_form(node, context, true);
-  const auto bytes = static_cast<size_t>(form.width) * size_of(node.inputs[0].dtype);
+  const int64_t bytes = row_bytes(node, form.width);
   for (int64_t b = 0; b < form.batch; ++b) {
-    const auto* const from = static_cast<const char*>(context.inputs[0]) + static_cast<size_t>(b * form.rows) * bytes;
-    auto* const to = static_cast<char*>(context.outputs[0]) + static_cast<size_t>(b * form.edges) * bytes;
+    const auto* const from = static_cast<const std::byte*>(rows_at(node, context, 0, b * form.rows * form.width));
+    auto* const to = static_cast<std::byte*>(result_at(node, context, b * form.edges * form.width));
     const int32_t* const ptr = table(context, 1) + b * (form.rows + 1);
     split_rows(context.team, ptr, form.rows, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row)
         for (int64_t e = ptr[row]; e < ptr[row + 1]; ++e)
-          std::memcpy(to + static_cast<size_t>(e) * bytes, from + static_cast<size_t>(row) * bytes, bytes);
+          std::memcpy(to + e * bytes, from + row * bytes, static_cast<size_t>(bytes));
     });
-    std::memset(to + static_cast<size_t>(ptr[form.rows]) * bytes, 0,
-                static_cast<size_t>(form.edges - ptr[form.rows]) * bytes);
+    clear_tail(context.team, to, ptr, form.rows, form.edges, bytes);
   }
 }
 

@@ -62,14 +62,10 @@ HWY_INLINE void store_lanes(Vf value, T* to, [[maybe_unused]] hn::Mask<Df> first
   else
     store_part(value, to, count);
 }
-/// The element at `from`.
-template <typename T>
-HWY_INLINE float value_at(const T* from) {
-  if constexpr (std::is_same_v<T, float>)
-    return *from;
-  else
-    return hn::GetLane(load_part(from, 1));
-}
+/// One element.
+HWY_INLINE float value_at(const float* from) { return *from; }
+HWY_INLINE float value_at(const Bf16* from) { return bf16_to_f32(from->bits); }
+HWY_INLINE float value_at(const F16* from) { return f16_to_f32(from->bits); }
 /// Lanes from `count` on become 0.
 HWY_INLINE Vf keep_part(Vf value, int64_t count) {
   const Df d;

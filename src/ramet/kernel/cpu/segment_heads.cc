@@ -50,8 +50,8 @@ struct CombineFeatures {
   static void run(const EdgeHeads& call, int64_t begin, int64_t end, int64_t first, int64_t count) {
     const auto last = last_features(kCount, count);
     const int64_t lasting = last_count(kCount, count);
-    const T *const edges = static_cast<const T*>(call.edges) + first, *const weights =
-                                                                          static_cast<const T*>(call.weight);
+    const T* const edges = static_cast<const T*>(call.edges) + first;
+    const T* const weights = static_cast<const T*>(call.weight);
     T* const out = static_cast<T*>(call.out) + first;
     for (int64_t row = begin; row < end; ++row)
       for (int64_t head = 0; head < call.heads; ++head) {
@@ -71,7 +71,8 @@ struct BlendFeatures {
   static void run(const EdgeHeads& call, int64_t begin, int64_t end, int64_t first, int64_t count) {
     const auto last = last_features(kCount, count);
     const int64_t lasting = last_count(kCount, count);
-    const T *const rows = static_cast<const T*>(call.rows) + first, *const weights = static_cast<const T*>(call.weight);
+    const T* const rows = static_cast<const T*>(call.rows) + first;
+    const T* const weights = static_cast<const T*>(call.weight);
     T* const out = static_cast<T*>(call.out) + first;
     for (int64_t row = begin; row < end; ++row)
       for (int64_t e = call.ptr[row]; e < call.ptr[row + 1]; ++e) {
