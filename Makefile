@@ -32,7 +32,6 @@ demo-graphs: setup ## SchNet predicts orbital gaps of molecules, and draws them;
 
 graphs: molecules ## published figures of networks on graphs, again; continues where it was interrupted; needs data
 	scripts/graphs.py
-	python3 bench/knowledge_published.py --threads $(JOBS)
 
 test: setup ## every test
 	$(call compile,release)

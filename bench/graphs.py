@@ -66,6 +66,8 @@ CASES = {
     "gat-dblp": Case("dblp", "gcn-cora", GAT | SPLITLESS, GAT_PEER, BATCHES),
     "gin-nci1": Case("nci1", "gin-nci1", {"data.graphs.batch": "count:128", "model.graph.hidden": 64, **SPLITLESS},
                      ["--kind", "gin", "--layers", 4, "--hidden", 64, "--batch", 128], BATCHES),
+    "gin-nci1-narrow": Case("nci1", "gin-nci1", {"data.graphs.batch": "count:128", **SPLITLESS},
+                            ["--kind", "gin", "--layers", 4, "--hidden", 32, "--batch", 128], BATCHES),
     "sage-sampled": Case("dblp", "gcn-cora", SAGE, ["--seeds", 512, "--fanout", "10,10", "--hidden", 64], {"dgl": []}),
     "nbfnet-v1": Case("fb237_v1", "nbfnet-fb15k237-v1", {"data.triples.split": "edge.split"}, [], {"authors' messages": [],
                       "authors' kernel": ["--rspmm"]}),

@@ -52,8 +52,9 @@ class Graphs:
         return made
 
 
-def padded(batches):
-    """Batches of one shape: more nodes in a graph of their own, and edges of the last of these nodes to itself."""
+def padded(batches, cutoff):
+    """Batches of one shape: more nodes in a graph of their own, and edges of the last of these nodes to itself, as long as
+    the cutoff."""
     nodes = max(len(batch["batch"]) for batch in batches) + 1
     edges = max(batch["edge_index"].shape[1] for batch in batches)
     graphs = max(int(batch["batch"].max()) for batch in batches) + 2
@@ -65,7 +66,8 @@ def padded(batches):
         for name, field in batch.items():
             more = {"node": more_nodes, "edge": more_edges, "grap": graphs - len(field)}.get(name[:4])
             if "." in name:
-                new[name] = torch.cat([field, field.new_zeros((more, *field.shape[1:]))])
+                filler = cutoff if name == "edge.distance" else 0
+                new[name] = torch.cat([field, field.new_full((more, *field.shape[1:]), filler)])
         made.append(new)
     return made
 
@@ -233,7 +235,7 @@ def main():
     order = torch.randperm(graphs.count)
     batches = [graphs.batch(order[i * args.batch:(i + 1) * args.batch]) for i in range(min(args.batches, graphs.count // args.batch))]
     if args.compile and args.batch > 1:
-        batches = padded(batches)
+        batches = padded(batches, args.cutoff)
     for batch in batches:
         batch["lists"] = adjacency(batch, batch.get("edge.weight")) if args.lists == "sparse" else batch["edge_index"]
     all_is_imported()

@@ -493,16 +493,20 @@ void add_drawn_pairs(std::vector<OpCase>& cases, uint64_t number) {
   const Attributes cutoff{{"cutoff", 3.0}};
   const double tolerance = many ? 0 : 1e-3;
   const auto add = [&](const std::string& op, const std::vector<CaseInput>& inputs, const Attributes& attributes,
-                       bool differentiable) {
+                       bool differentiable, const std::string& how = "") {
     cases.push_back({.op = op,
-                     .name = name,
+                     .name = name + how,
                      .inputs = inputs,
                      .attributes = attributes,
+                     .gradient_outputs = {0},
                      .gradient_tolerance = differentiable ? tolerance : 0,
                      .low_types = false});
   };
   add("table_filter_sum", with(first, {f32({points, width})}), cutoff, true);
   add("network_filter_sum", with(first, {w1, b1, w2, f32({width})}), cutoff, true);
+  const Attributes keeps{{"cutoff", 3.0}, {"keeps", true}};
+  add("network_filter_sum", with(first, {w1, b1, w2, f32({width})}), keeps, true, "_keeps");
+  add("pair_filter_sum", with(first, {f32({pairs.batch, pairs.pairs, width})}), cutoff, false);
   add("table_filter_gradient", both, {{"cutoff", 3.0}, {"points", points}}, false);
   add("network_filter_gradient", with(both, {w1, b1, w2}), cutoff, false);
 }

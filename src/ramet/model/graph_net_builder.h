@@ -29,6 +29,7 @@ class GraphNetBuilder {
 
   const GraphNetConfig& config() const { return config_; }
   const GraphTask& task() const { return task_; }
+  bool trains() const { return use_ == Use::kTrain; }
   GraphBuilder& build() { return build_; }
   ModelBuilder& model() { return model_; }
 

@@ -54,7 +54,7 @@ Tensor filter_table(GraphNetBuilder& net, const FilterNetwork& network) {
 Tensor filtered_sum(GraphNetBuilder& net, Tensor x, const std::string& name) {
   const FilterNetwork network = filter_network(net, name);
   const double cutoff = net.config().cutoff;
-  if (net.config().filter_points == 0) return network_filter_sum(x, net.pairs(), network, cutoff);
+  if (net.config().filter_points == 0) return network_filter_sum(x, net.pairs(), network, cutoff, net.trains());
   return table_filter_sum(x, net.pairs(), filter_table(net, network), cutoff);
 }
 

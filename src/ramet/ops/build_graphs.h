@@ -76,8 +76,12 @@ struct FilterNetwork {
 };
 /// The same with a network's filter, which exists for a few pairs at a time only. The network's result is multiplied by
 /// (cos(pi distance / cutoff) + 1) / 2. Gaussian k of K has its centre at cutoff k / (K - 1), and the distance of two
-/// centres as its deviation.
-Tensor network_filter_sum(Tensor x, const PairLists& pairs, const FilterNetwork& network, double cutoff);
+/// centres as its deviation. With `keeps`, filters are stored as [B, P, F] for the gradient of x, which otherwise
+/// computes them again.
+Tensor network_filter_sum(Tensor x, const PairLists& pairs, const FilterNetwork& network, double cutoff,
+                          bool keeps = false);
+/// The same with filters [B, P, F] that are at hand.
+Tensor pair_filter_sum(Tensor x, const PairLists& pairs, Tensor filter, double cutoff);
 
 /// Distances between the rows a [G, M, D] and the columns b [G, K, T D] of each group (ops/pair_distance.h): the norm
 /// of a - sum over terms of w * b, f32 [G, M, K]. `norm`: "l1", "squares" (without a root), "complex" or "box". `w` [G,

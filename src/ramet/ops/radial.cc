@@ -96,6 +96,13 @@ RadialForm network_filter_form(const NodeSignature& node) {
   return form;
 }
 
+RadialForm pair_filter_form(const NodeSignature& node) {
+  const RadialForm form = pair_form(node, "x");
+  require_dtype(node, 4, "filter", {DType::kF32});
+  require_shape(node, 4, "filter", {form.batch, form.pairs, form.width});
+  return form;
+}
+
 RadialForm network_gradient_form(const NodeSignature& node) {
   RadialForm form = pair_form(node, "dy");
   require_dtype(node, 4, "x", {DType::kF32});
@@ -195,6 +202,16 @@ ShardingRule network_filter_rule(const NodeSignature& node) {
   const int hidden = rule.factor(form.hidden, true, Reduce::kSum);
   rule.input({{hidden}, {rule.factor(form.gaussians, true, Reduce::kSum)}}).input({{hidden}});
   rule.input({{factors.features}, {hidden}}).input({{factors.features}});
+  rule.output({{factors.batch}, {factors.to}, {factors.features}});
+  if (node.outputs.size() > 1) rule.output({{factors.batch}, {rule.factor(form.pairs, true)}, {factors.features}});
+  return rule.build();
+}
+
+ShardingRule pair_filter_rule(const NodeSignature& node) {
+  RuleBuilder rule;
+  const PairFactors factors = factors_of(rule, pair_filter_form(node), false, false);
+  add_pairs(rule, factors);
+  rule.input({{factors.batch}, {factors.pairs}, {factors.features}});
   return rule.output({{factors.batch}, {factors.to}, {factors.features}}).build();
 }
 
@@ -230,9 +247,14 @@ std::vector<Tensor> network_filter_gradient(GradientContext& context) {
   const RadialForm form = network_filter_form(context.node);
   const PairLists pairs = pairs_at(context);
   const Tensor dy = context.output_gradients[0];
+  const bool kept = context.outputs.size() > 1;
+  if (kept && context.output_gradients[1].valid())
+    refuse(context.node, "output 1 (filters) has no gradient", "", "", "Read the sums, which are output 0");
   const FilterNetwork network{context.inputs[4], context.inputs[5], context.inputs[6], context.inputs[7]};
   std::vector<Tensor> gradients(8);
-  if (context.needed[0]) gradients[0] = network_filter_sum(dy, pairs, network, form.cutoff);
+  if (context.needed[0])
+    gradients[0] = kept ? pair_filter_sum(dy, pairs, context.outputs[1], form.cutoff)
+                        : network_filter_sum(dy, pairs, network, form.cutoff);
   if (!context.needed[4] && !context.needed[5] && !context.needed[6] && !context.needed[7]) return gradients;
   const std::vector<Tensor> of_network = context.build.ops(
       "network_filter_gradient",
@@ -305,9 +327,17 @@ void register_network_ops(OpRegistry& registry) {
                       "x [B,N,F], distance [B,P], ptr i32 [B,N+1], second i32 [B,P], w1 [H,K], b1 [H], w2 [F,H], b2 "
                       "[F] -> [B,N,F]: sums over the pairs of each row, in order, of filter times the other row; a "
                       "filter is (w2 s(w1 r + b1) + b2) (cos(pi distance / cutoff) + 1) / 2 with K Gaussians r of the "
-                      "distance and s(z) = log(1 + exp(z)) - log(2)",
+                      "distance and s(z) = log(1 + exp(z)) - log(2). With `keeps` also the filters [B,P,F], 0 at "
+                      "places without a pair, from which gradients of x are made",
                       8);
-  sum.infer = [](const NodeSignature& node) { return rows_type(network_filter_form(node)); };
+  sum.attributes.push_back(optional_attribute("keeps", Kind::kBool, "whether the filters are an output, too"));
+  sum.infer = [](const NodeSignature& node) {
+    const RadialForm form = network_filter_form(node);
+    std::vector<TensorType> types = rows_type(form);
+    if (node.attributes.get_bool_or("keeps", false))
+      types.push_back({DType::kF32, Shape{form.batch, form.pairs, form.width}});
+    return types;
+  };
   sum.gradient = network_filter_gradient;
   sum.sharding = network_filter_rule;
   sum.cost = [](const NodeSignature& node) {
@@ -315,6 +345,18 @@ void register_network_ops(OpRegistry& registry) {
     return pair_cost(node, form, network_flops(form));
   };
   registry.add(std::move(sum));
+
+  OpDef given = pair_op("pair_filter_sum",
+                        "x [B,N,F], distance [B,P], ptr i32 [B,N+1], second i32 [B,P], filter [B,P,F] -> [B,N,F]: sums "
+                        "over the pairs of each row, in order, of filter times the other row",
+                        5);
+  given.infer = [](const NodeSignature& node) { return rows_type(pair_filter_form(node)); };
+  given.sharding = pair_filter_rule;
+  given.cost = [](const NodeSignature& node) {
+    const RadialForm form = pair_filter_form(node);
+    return pair_cost(node, form, 4.0 * static_cast<double>(form.width));
+  };
+  registry.add(std::move(given));
 
   OpDef gradient = pair_op("network_filter_gradient",
                            "dy [B,N,F], distance [B,P], ptr i32 [B,N+1], second i32 [B,P], x [B,N,F], w1 [H,K], b1 "
@@ -345,10 +387,14 @@ Tensor table_filter_sum(Tensor x, const PairLists& pairs, Tensor table, double c
   return x.builder->op("table_filter_sum", {x, pairs.distance, pairs.ptr, pairs.second, table}, {{"cutoff", cutoff}});
 }
 
-Tensor network_filter_sum(Tensor x, const PairLists& pairs, const FilterNetwork& network, double cutoff) {
-  return x.builder->op("network_filter_sum",
-                       {x, pairs.distance, pairs.ptr, pairs.second, network.w1, network.b1, network.w2, network.b2},
-                       {{"cutoff", cutoff}});
+Tensor network_filter_sum(Tensor x, const PairLists& pairs, const FilterNetwork& network, double cutoff, bool keeps) {
+  return x.builder->ops("network_filter_sum",
+                        {x, pairs.distance, pairs.ptr, pairs.second, network.w1, network.b1, network.w2, network.b2},
+                        {{"cutoff", cutoff}, {"keeps", keeps}})[0];
+}
+
+Tensor pair_filter_sum(Tensor x, const PairLists& pairs, Tensor filter, double cutoff) {
+  return x.builder->op("pair_filter_sum", {x, pairs.distance, pairs.ptr, pairs.second, filter}, {{"cutoff", cutoff}});
 }
 
 }  // namespace ramet::ops

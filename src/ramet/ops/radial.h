@@ -34,6 +34,8 @@ RadialForm table_gradient_form(const NodeSignature& node);
 /// Of a node `network_filter_sum`: x, distance, ptr, second, w1 [hidden, gaussians], b1 [hidden], w2 [F, hidden], b2
 /// [F].
 RadialForm network_filter_form(const NodeSignature& node);
+/// Of a node `pair_filter_sum`: x, distance, ptr, second, filter [B, P, F].
+RadialForm pair_filter_form(const NodeSignature& node);
 /// Of a node `network_filter_gradient`: dy, distance, ptr, second, x, w1, b1, w2.
 RadialForm network_gradient_form(const NodeSignature& node);
 

@@ -11,7 +11,7 @@ namespace {
 
 using ops::RadialForm;
 
-/// Calls `visit(pair, first, second, distance)` for all pairs of a batch, with numbers over the whole batch.
+/// Calls `visit(place, first, second, distance)` for all pairs of a batch, with numbers over the whole batch.
 template <typename Visit>
 void for_each_pair(const ReferenceOperands& operands, const RadialForm& form, const Visit& visit) {
   const auto* const distance = static_cast<const float*>(operands.input_bytes(1));
@@ -21,17 +21,17 @@ void for_each_pair(const ReferenceOperands& operands, const RadialForm& form, co
   for (int64_t b = 0; b < form.batch; ++b)
     for (int64_t i = 0; i < form.rows; ++i)
       for (int64_t p = ptr[b * (form.rows + 1) + i]; p < ptr[b * (form.rows + 1) + i + 1]; ++p)
-        visit(b * form.rows + i, b * form.rows + second[b * form.pairs + p],
+        visit(b * form.pairs + p, b * form.rows + i, b * form.rows + second[b * form.pairs + p],
               static_cast<double>(distance[b * form.pairs + p]));
 }
 
-/// Sums of filters times rows, with `filter(distance, values)`.
+/// Sums of filters times rows, with `filter(place, distance, values)`.
 template <typename Filter>
 void sum_pairs(const ReferenceOperands& operands, const RadialForm& form, const Filter& filter) {
   std::vector<double> sums(static_cast<size_t>(form.batch * form.rows * form.width)),
       values(static_cast<size_t>(form.width));
-  for_each_pair(operands, form, [&](int64_t first, int64_t second, double distance) {
-    filter(distance, values);
+  for_each_pair(operands, form, [&](int64_t place, int64_t first, int64_t second, double distance) {
+    filter(place, distance, values);
     for (const auto& [to, from] : {std::pair(first, second), std::pair(second, first)})
       for (int64_t f = 0; f < form.width; ++f)
         sums[static_cast<size_t>(to * form.width + f)] +=
@@ -44,7 +44,7 @@ void sum_pairs(const ReferenceOperands& operands, const RadialForm& form, const 
 template <typename Visit>
 void for_each_gradient(const ReferenceOperands& operands, const RadialForm& form, const Visit& visit) {
   std::vector<double> gradient(static_cast<size_t>(form.width));
-  for_each_pair(operands, form, [&](int64_t first, int64_t second, double distance) {
+  for_each_pair(operands, form, [&](int64_t /*place*/, int64_t first, int64_t second, double distance) {
     const auto at = [&](int input, int64_t row, int64_t f) { return operands.get(input, row * form.width + f); };
     for (int64_t f = 0; f < form.width; ++f)
       gradient[static_cast<size_t>(f)] = at(0, first, f) * at(4, second, f) + at(0, second, f) * at(4, first, f);
@@ -86,7 +86,7 @@ class Network {
 
 void table_filter_sum(const ReferenceOperands& operands) {
   const RadialForm form = ops::table_filter_form(operands.node());
-  sum_pairs(operands, form, [&](double distance, std::vector<double>& values) {
+  sum_pairs(operands, form, [&](int64_t /*place*/, double distance, std::vector<double>& values) {
     const ops::TableCell cell = ops::table_cell(form.points, distance * ops::table_density(form));
     for (int64_t f = 0; f < form.width; ++f) {
       values[static_cast<size_t>(f)] = 0;
@@ -112,14 +112,24 @@ void table_filter_gradient(const ReferenceOperands& operands) {
 void network_filter_sum(const ReferenceOperands& operands) {
   const RadialForm form = ops::network_filter_form(operands.node());
   Network network(operands, form, 4);
-  sum_pairs(operands, form, [&](double distance, std::vector<double>& values) {
+  const bool keeps = operands.node().outputs.size() > 1;
+  for (int64_t i = 0; keeps && i < form.batch * form.pairs * form.width; ++i) operands.set(1, i, 0);
+  sum_pairs(operands, form, [&](int64_t place, double distance, std::vector<double>& values) {
     network.at(distance);
     for (int64_t f = 0; f < form.width; ++f) {
       double value = operands.get(7, f);
       for (int64_t h = 0; h < form.hidden; ++h)
         value += operands.get(6, f * form.hidden + h) * network.hidden[static_cast<size_t>(h)];
       values[static_cast<size_t>(f)] = value * network.envelope;
+      if (keeps) operands.set(1, place * form.width + f, values[static_cast<size_t>(f)]);
     }
+  });
+}
+
+void pair_filter_sum(const ReferenceOperands& operands) {
+  const RadialForm form = ops::pair_filter_form(operands.node());
+  sum_pairs(operands, form, [&](int64_t place, double /*distance*/, std::vector<double>& values) {
+    for (int64_t f = 0; f < form.width; ++f) values[static_cast<size_t>(f)] = operands.get(4, place * form.width + f);
   });
 }
 
@@ -157,6 +167,7 @@ void add_reference_radial(Backend& backend) {
   add_reference(backend, "table_filter_sum", table_filter_sum);
   add_reference(backend, "table_filter_gradient", table_filter_gradient);
   add_reference(backend, "network_filter_sum", network_filter_sum);
+  add_reference(backend, "pair_filter_sum", pair_filter_sum);
   add_reference(backend, "network_filter_gradient", network_filter_gradient);
 }
 

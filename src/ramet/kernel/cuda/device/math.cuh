@@ -146,8 +146,17 @@ __device__ __forceinline__ float sigmoid_of(float x) {
   return x < 0.0f ? parts.lower : parts.upper;
 }
 
+/// log(1 + x) of x in [0, 1].
+__device__ __forceinline__ float log1p_of_share(float x) {
+  const float p = polynomial(x, -0x1.ffffd2p-2f, 0x1.554df0p-2f, -0x1.ff26e2p-3f, 0x1.935ca0p-3f, -0x1.3a7a82p-3f,
+                             0x1.b579bep-4f, -0x1.d86316p-5f, 0x1.4b0822p-6f, -0x1.b2f55ep-9f);
+  return __fmaf_rn(x * x, p, x);
+}
+
 /// log(1 + e^x).
-__device__ __forceinline__ float softplus_of(float x) { return (x < 0.0f ? 0.0f : x) + log1p_of(exp_of(-fabsf(x))); }
+__device__ __forceinline__ float softplus_of(float x) {
+  return (x < 0.0f ? 0.0f : x) + log1p_of_share(exp_of(-fabsf(x)));
+}
 
 /// The normal distribution at x >= 0: its density times sqrt(2 pi), and its tail.
 struct NormalTail {
