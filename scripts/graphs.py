@@ -115,6 +115,8 @@ FIGURES = [
     Figure("GCN, Citeseer", "gcn-cora", "citeseer", NODES, 100, "accuracy", "71.1 % +- 0.7 (Fey and Lenssen)", selected=True),
     Figure("GAT, Cora", "gcn-cora", "cora", GAT, 20, "accuracy", "83.0 % +- 0.7 (Velickovic et al., arXiv 1710.10903)", selected=True),
     Figure("GAT, Citeseer", "gcn-cora", "citeseer", GAT, 20, "accuracy", "72.5 % +- 0.7 (Velickovic et al.)", selected=True),
+    *(Figure(f"the same in PyTorch Geometric (GATConv), {name}", "torch_nodes", name.lower(), {"kind": "gat"}, 5, "accuracy", "", peer=True)
+      for name in ("Cora", "Citeseer")),
     Figure("GraphSAGE, Cora", "gcn-cora", "cora", SAGE, 20, "accuracy", "none of this protocol", selected=True),
     Figure("GraphSAGE, Citeseer", "gcn-cora", "citeseer", SAGE, 20, "accuracy", "none of this protocol", selected=True),
     Figure("GIN, NCI1, ten folds", "gin-nci1", "nci1", GIN, 10, "accuracy", "80.0 % +- 1.4 (Errica et al., ICLR 2020)", FOLD),
