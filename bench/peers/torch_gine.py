@@ -12,7 +12,8 @@ import torch
 from torch_geometric.nn import BatchNorm, GINEConv, global_mean_pool
 
 from torch_graph_train import Graphs
-from torch_molecules import EDGES, NODES, begin, categories, learn, one_hot, parser_of
+from torch_molecules import EDGES, NODES, categories, learn, one_hot, parser_of
+from torch_tools import begin
 
 
 class Network(torch.nn.Module):

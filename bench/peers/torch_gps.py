@@ -11,7 +11,8 @@ import json
 import torch
 
 from torch_graph_train import Attention, Graphs
-from torch_molecules import EDGES, NODES, begin, categories, learn, one_hot, parser_of
+from torch_molecules import EDGES, NODES, categories, learn, one_hot, parser_of
+from torch_tools import begin
 
 
 def main():

@@ -25,6 +25,8 @@ from torch_geometric.nn.models import SchNet
 
 from torch_tools import all_is_imported, memory
 
+TRAIN, VALIDATION, TEST = 0, 1, 2  # values of a set's splits
+
 
 class Graphs:
     """The tensors of a graph set."""
@@ -221,7 +223,7 @@ def make_step(args, graphs):
         found = run(batch["node.x"], batch["lists"], None if args.lists == "sparse" else batch.get("edge.weight"))
         labels = batch["node.y"].long()
         if "node.split" in batch:
-            labels = torch.where(batch["node.split"] == 0, labels, -100)
+            labels = torch.where(batch["node.split"] == TRAIN, labels, -100)
         return functional.cross_entropy(found, labels)
 
     return model, loss_of

@@ -9,7 +9,8 @@ import torch
 from safetensors import safe_open
 from torch.nn import functional
 
-TRAIN, TEST = 0, 2  # values of graph.split
+from torch_graph_train import TEST, TRAIN
+
 NODES = ("element", "chirality", "degree", "charge", "hydrogens", "radicals", "hybridization", "aromatic", "ring")
 EDGES = ("kind", "stereo", "conjugated")
 
@@ -27,14 +28,6 @@ def parser_of(about, *, epochs, layers, hidden, rate, warmup):
     parser.add_argument("--warmup", type=int, default=warmup)
     parser.add_argument("--threads", type=int, default=1)
     return parser
-
-
-def begin(parser):
-    """The arguments; PyTorch has their threads and their seed then."""
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(args.seed)
-    return args
 
 
 def categories(path):

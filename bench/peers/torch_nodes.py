@@ -3,8 +3,8 @@ nodes at the lowest loss of validation as one JSON object.
 
     python bench/peers/torch_nodes.py --set citeseer.safetensors --kind gat --seed 1
 
-The graph set is the file that Ramet reads, with its self loops, weights of edges and split. Network and optimizer are those
-of examples/gcn-cora.toml and of the rows of scripts/graphs.py.
+The graph set is the file that Ramet reads, with its self loops, weights of edges and split. What is not given is as in the
+rows of scripts/graphs.py for GAT.
 """
 
 import argparse
@@ -13,12 +13,11 @@ import json
 import torch
 from torch.nn import functional
 
-from torch_graph_train import Convolutions, Graphs
+from torch_graph_train import TEST, TRAIN, VALIDATION, Convolutions, Graphs
+from torch_tools import begin
 
-TRAIN, VALIDATION, TEST = 0, 1, 2
 
-
-def parse():
+def parser_of_nodes():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", required=True, help="graph set")
     parser.add_argument("--kind", choices=["gat", "gcn", "sage"], default="gat")
@@ -33,16 +32,14 @@ def parse():
     parser.add_argument("--every", type=int, default=5, help="steps from one evaluation to the next")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
-    return parser.parse_args()
+    return parser
 
 
 def main():
-    args = parse()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(args.seed)
-    graphs = Graphs(args.set)
-    graph = graphs.batch([0])
-    x, labels, split = graph["node.x"].float(), graph["node.y"].long(), graph["node.split"]
+    args = begin(parser_of_nodes())
+    graph = Graphs(args.set).batch([0])
+    x, labels = graph["node.x"].float(), graph["node.y"].long()
+    train, validation, test = (graph["node.split"] == part for part in (TRAIN, VALIDATION, TEST))
     model = Convolutions(args.kind, x.shape[1], int(labels.max()) + 1, args)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.rate, weight_decay=args.decay, fused=True)
 
@@ -52,7 +49,7 @@ def main():
     best = None
     for step in range(1, args.steps + 1):
         model.train()
-        loss = functional.cross_entropy(answers()[split == TRAIN], labels[split == TRAIN])
+        loss = functional.cross_entropy(answers()[train], labels[train])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -61,8 +58,8 @@ def main():
         model.eval()
         with torch.no_grad():
             found = answers()
-        held_out = functional.cross_entropy(found[split == VALIDATION], labels[split == VALIDATION]).item()
-        right = (found[split == TEST].argmax(1) == labels[split == TEST]).float().mean().item()
+        held_out = functional.cross_entropy(found[validation], labels[validation]).item()
+        right = (found[test].argmax(1) == labels[test]).float().mean().item()
         if best is None or held_out < best[0]:
             best = (held_out, right, step)
     print(json.dumps({"accuracy": best[1], "validation_loss": best[0], "step": best[2], "peer": f"torch {torch.__version__}"}))

@@ -12,7 +12,8 @@ import torch
 from torch_geometric.nn.models import SchNet
 
 from torch_graph_train import Graphs
-from torch_molecules import begin, learn, parser_of
+from torch_molecules import learn, parser_of
+from torch_tools import begin
 
 HARTREE = 27.211386246  # eV
 

@@ -1,4 +1,4 @@
-"""What a peer in PyTorch tells of itself: the memory that it takes, and which kernel computed its attention."""
+"""How a peer in PyTorch begins, and what it tells of itself: the memory that it takes, and which kernel computed its attention."""
 
 import os
 import resource
@@ -13,6 +13,14 @@ ATTENTION = {
     "aten::_scaled_dot_product_flash_attention_for_cpu": "fused (flash)",
     "aten::_scaled_dot_product_attention_math": "unfused (math)",
 }
+
+
+def begin(parser):
+    """The arguments; PyTorch has their threads and their seed then."""
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+    return args
 
 
 def resident_bytes():

@@ -187,6 +187,8 @@ void multiply_into(const Left& left, const Right& right, int64_t rows, int64_t c
     multiply_columns<1>(left, right, rows, column, depth, bias, adds, c, c_step);
 }
 
+int64_t whole_rows(int64_t count) { return (count + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce; }
+
 /// Gaussians and envelopes of the tile's pairs. The rest of a tile's last rows is 0.
 void fill_basis(const NetworkCall& call, const std::array<TilePair, kTile>& pairs, int64_t count,
                 const FilterTile& tile) {
@@ -194,8 +196,7 @@ void fill_basis(const NetworkCall& call, const std::array<TilePair, kTile>& pair
   const NetworkLayout& layout = *call.layout;
   const double cutoff = call.pairs.form->cutoff, step = cutoff / static_cast<double>(layout.gaussians - 1);
   const Vf factor = hn::Set(d, static_cast<float>(-0.5 / (step * step)));
-  const int64_t rows = (count + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce;
-  std::fill(tile.basis, tile.basis + rows * layout.gaussian_step, 0.0f);
+  std::fill(tile.basis, tile.basis + whole_rows(count) * layout.gaussian_step, 0.0f);
   float distance[kTile] = {};
   for (int64_t i = 0; i < count; ++i) {
     distance[i] = call.pairs.distance[pairs[static_cast<size_t>(i)].pair];
@@ -270,8 +271,6 @@ void add_tile(const NetworkCall& call, const std::array<TilePair, kTile>& pairs,
     });
   }
 }
-
-int64_t whole_rows(int64_t count) { return (count + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce; }
 
 /// The gradients of a tile's filters, times the envelope, in place of the filters.
 void fill_gradients(const NetworkCall& call, const std::array<TilePair, kTile>& pairs, int64_t count,
@@ -436,35 +435,24 @@ void run_network_sum(const NodeSignature& node, const KernelContext& context) {
   const ops::RadialForm form = ops::network_filter_form(node);
   const NetworkLayout layout(form);
   auto* const scratch = static_cast<float*>(context.scratch);
-  RadialCall first = cpu::checked_pairs(node, form, context);
-  first.x = floats(context, 0);
   const NetworkWeights weights = place_weights(layout, context, 4, false, scratch);
   auto* const kept = node.outputs.size() > 1 ? static_cast<float*>(context.outputs[1]) : nullptr;
-  for (int64_t b = 0; b < form.batch; ++b) {
-    NetworkCall call{.pairs = cpu::pairs_of_sample(first, b), .layout = &layout, .weights = weights};
+  cpu::sum_samples(node, form, context, [&](const RadialCall& pairs, int64_t b, int64_t begin, int64_t end, int rank) {
+    NetworkCall call{.pairs = pairs, .layout = &layout, .weights = weights};
     if (kept) {
       call.kept = kept + b * form.pairs * form.width;
-      std::fill(call.kept + call.pairs.pairs() * form.width, call.kept + form.pairs * form.width, 0.0f);
+      if (end == form.rows)  // places without a pair
+        std::fill(call.kept + pairs.pairs() * form.width, call.kept + form.pairs * form.width, 0.0f);
     }
-    call.pairs.out = static_cast<float*>(context.outputs[0]) + b * form.rows * form.width;
-    cpu::split_pairs(context.team, call.pairs, [&](int64_t begin, int64_t end, int rank) {
-      HWY_DYNAMIC_DISPATCH(SumNetwork)(call, begin, end, scratch + layout.weights() + rank * layout.tile());
-    });
-  }
+    HWY_DYNAMIC_DISPATCH(SumNetwork)(call, begin, end, scratch + layout.weights() + rank * layout.tile());
+  });
 }
 
 void run_given_sum(const NodeSignature& node, const KernelContext& context) {
   const ops::RadialForm form = ops::pair_filter_form(node);
-  RadialCall first = cpu::checked_pairs(node, form, context);
-  first.x = floats(context, 0);
-  for (int64_t b = 0; b < form.batch; ++b) {
-    RadialCall call = cpu::pairs_of_sample(first, b);
-    call.out = static_cast<float*>(context.outputs[0]) + b * form.rows * form.width;
-    const float* const filters = floats(context, 4) + b * form.pairs * form.width;
-    cpu::split_pairs(context.team, call, [&](int64_t begin, int64_t end, int) {
-      HWY_DYNAMIC_DISPATCH(SumGiven)(call, filters, begin, end);
-    });
-  }
+  cpu::sum_samples(node, form, context, [&](const RadialCall& pairs, int64_t b, int64_t begin, int64_t end, int) {
+    HWY_DYNAMIC_DISPATCH(SumGiven)(pairs, floats(context, 4) + b * form.pairs * form.width, begin, end);
+  });
 }
 
 /// Element i of the sums of all lanes, as a balanced tree.
@@ -534,19 +522,9 @@ int64_t gradient_scratch(const NodeSignature& node, int threads) {
 }  // namespace
 
 void cpu::add_network_filters(Backend& backend) {
-  const auto add = [&](const char* op, void (*run)(const NodeSignature&, const KernelContext&),
-                       const cpu::ScratchFunction& scratch) {
-    cpu::add_hwy(
-        backend, op, [](const NodeSignature&) { return ""; },
-        [run](const NodeSignature& node, int) {
-          cpu_level();
-          return [node, run](const KernelContext& context) { run(node, context); };
-        },
-        scratch);
-  };
-  add("network_filter_sum", run_network_sum, sum_scratch);
-  add("network_filter_gradient", run_network_gradient, gradient_scratch);
-  add("pair_filter_sum", run_given_sum, {});
+  add_pair_kernel(backend, "network_filter_sum", run_network_sum, sum_scratch);
+  add_pair_kernel(backend, "network_filter_gradient", run_network_gradient, gradient_scratch);
+  add_pair_kernel(backend, "pair_filter_sum", run_given_sum, {});
 }
 
 }  // namespace ramet::kernel

@@ -336,6 +336,28 @@ RadialCall pairs_of_sample(const RadialCall& first, int64_t b) {
   return call;
 }
 
+void sum_samples(const NodeSignature& node, const ops::RadialForm& form, const KernelContext& context,
+                 const std::function<void(const RadialCall&, int64_t b, int64_t begin, int64_t end, int rank)>& body) {
+  RadialCall first = checked_pairs(node, form, context);
+  first.x = static_cast<const float*>(context.inputs[0]);
+  for (int64_t b = 0; b < form.batch; ++b) {
+    RadialCall call = pairs_of_sample(first, b);
+    call.out = static_cast<float*>(context.outputs[0]) + b * form.rows * form.width;
+    split_pairs(context.team, call, [&](int64_t begin, int64_t end, int rank) { body(call, b, begin, end, rank); });
+  }
+}
+
+void add_pair_kernel(Backend& backend, const char* op, void (*run)(const NodeSignature&, const KernelContext&),
+                     const ScratchFunction& scratch) {
+  add_hwy(
+      backend, op, [](const NodeSignature&) { return ""; },
+      [run](const NodeSignature& node, int) {
+        cpu_level();
+        return [node, run](const KernelContext& context) { run(node, context); };
+      },
+      scratch);
+}
+
 }  // namespace cpu
 
 namespace {
@@ -343,16 +365,11 @@ namespace {
 using cpu::RadialCall;
 
 void run_table_sum(const NodeSignature& node, const KernelContext& context) {
-  const ops::RadialForm form = ops::table_filter_form(node);
-  RadialCall first = cpu::checked_pairs(node, form, context);
-  first.x = static_cast<const float*>(context.inputs[0]);
   const auto* const table = static_cast<const float*>(context.inputs[4]);
-  for (int64_t b = 0; b < form.batch; ++b) {
-    RadialCall call = cpu::pairs_of_sample(first, b);
-    call.out = static_cast<float*>(context.outputs[0]) + b * form.rows * form.width;
-    cpu::split_pairs(context.team, call,
-                     [&](int64_t begin, int64_t end, int) { HWY_DYNAMIC_DISPATCH(SumTable)(call, table, begin, end); });
-  }
+  cpu::sum_samples(node, ops::table_filter_form(node), context,
+                   [&](const RadialCall& call, int64_t, int64_t begin, int64_t end, int) {
+                     HWY_DYNAMIC_DISPATCH(SumTable)(call, table, begin, end);
+                   });
 }
 
 void run_table_gradient(const NodeSignature& node, const KernelContext& context) {
@@ -383,18 +400,8 @@ int64_t table_gradient_scratch(const NodeSignature& node, int) {
 }  // namespace
 
 void add_cpu_radial(Backend& backend) {
-  const auto add = [&](const char* op, void (*run)(const NodeSignature&, const KernelContext&),
-                       const cpu::ScratchFunction& scratch) {
-    cpu::add_hwy(
-        backend, op, [](const NodeSignature&) { return ""; },
-        [run](const NodeSignature& node, int) {
-          cpu_level();
-          return [node, run](const KernelContext& context) { run(node, context); };
-        },
-        scratch);
-  };
-  add("table_filter_sum", run_table_sum, {});
-  add("table_filter_gradient", run_table_gradient, table_gradient_scratch);
+  cpu::add_pair_kernel(backend, "table_filter_sum", run_table_sum, {});
+  cpu::add_pair_kernel(backend, "table_filter_gradient", run_table_gradient, table_gradient_scratch);
   cpu::add_network_filters(backend);
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "ramet/base/house.h"
+#include "ramet/kernel/cpu/families.h"
 #include "ramet/kernel/kernel.h"
 #include "ramet/ops/radial.h"
 
@@ -64,6 +65,14 @@ RadialCall checked_pairs(const NodeSignature& node, const ops::RadialForm& form,
 /// The call of sample b of the batch.
 RadialCall pairs_of_sample(const RadialCall& first, int64_t b);
 
+/// Sums over the pairs of x, input 0, into output 0: calls `body(call, b, begin, end, rank)` for runs of rows of each
+/// sample b, as split_pairs does.
+void sum_samples(const NodeSignature& node, const ops::RadialForm& form, const KernelContext& context,
+                 const std::function<void(const RadialCall&, int64_t b, int64_t begin, int64_t end, int rank)>& body);
+
+/// Adds a kernel that is `run` for each node.
+void add_pair_kernel(Backend& backend, const char* op, void (*run)(const NodeSignature&, const KernelContext&),
+                     const ScratchFunction& scratch);
 /// Adds the kernels whose filter is a network.
 void add_network_filters(Backend& backend);
 
