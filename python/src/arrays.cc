@@ -1,7 +1,5 @@
 #include "arrays.h"
 
-#include <nanobind/ndarray.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -131,6 +129,18 @@ ramet::Shape shape_of(const Imported& array) {
   return ramet::Shape(std::move(dims));
 }
 
+/// What the object's __dlpack__ gives, or the object where it has none or that fails. nanobind would call it too, but
+/// passes over every error on the way: Ctrl-C during the call would be lost.
+nb::object exported(const nb::object& object) {
+  if (!nb::hasattr(object, "__dlpack__")) return object;
+  try {
+    return object.attr("__dlpack__")();
+  } catch (const nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+    return object;
+  }
+}
+
 /// The array as nanobind sees it. bf16 of ml_dtypes is an array of u16 to it.
 Imported import_array(nb::object& object, const std::string& name, std::optional<DType>& known) {
   if (nb::hasattr(object, "dtype") && nb::hasattr(object, "view") && !is_torch(object) &&
@@ -140,7 +150,7 @@ Imported import_array(nb::object& object, const std::string& name, std::optional
     known = DType::kBF16;
   }
   Imported array;
-  if (!nb::try_cast(object, array, false) || array.device_type() != nb::device::cpu::value)
+  if (!nb::try_cast(exported(object), array, false) || array.device_type() != nb::device::cpu::value)
     refuse(name, "an object of type " + class_name(object));
   return array;
 }
@@ -169,8 +179,8 @@ void Feeds::add(const std::string& name, nb::handle given, std::optional<DType> 
   if (dtype == DType::kI64 && wanted == DType::kI32) view = owned(DType::kI32, narrowed(name, view));
   views_.emplace_back(name, view);
   shapes_.push_back(shape_of(array));
-  kept_.push_back(nb::cast(array));
-  kept_.push_back(std::move(object));
+  arrays_.push_back(array);
+  objects_.push_back(std::move(object));
 }
 
 Feeds::Feeds(const nb::dict& arrays, const ramet::Model* model) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <nanobind/ndarray.h>
+
 #include <algorithm>
 #include <deque>
 #include <span>
@@ -36,7 +38,8 @@ class Feeds {
 
   ramet::NamedViews views_;
   std::vector<ramet::Shape> shapes_;
-  std::vector<nb::object> kept_;
+  std::vector<nb::ndarray<nb::ro>> arrays_;
+  std::vector<nb::object> objects_;
   std::deque<std::vector<std::byte>> copies_;
   bool torch_ = false;
 };

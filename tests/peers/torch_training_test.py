@@ -519,10 +519,11 @@ class Traps(unittest.TestCase):
         # A process that a shell started in the background ignores the signal.
         self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         step, twin = self.make(), self.make()
+        ends = time.monotonic() + 60
         timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
         timer.start()
         with self.assertRaises(KeyboardInterrupt):
-            while True:
+            while time.monotonic() < ends:
                 step(**batch(seed=step.steps_done))
         for i in range(step.steps_done):
             twin(**batch(seed=i))

@@ -251,6 +251,20 @@ class Threads(unittest.TestCase):
             with self.assertRaisesRegex(ramet.Error, "closed"):
                 act()
 
+    def test_control_c_while_an_array_is_read(self):
+        class Interrupted:
+            """An array whose reader presses Ctrl-C, and one that cannot be read."""
+            def __init__(self, error):
+                self.error = error
+
+            def __dlpack__(self, **options):
+                raise self.error
+        training = models.training()
+        for error, expected in ((KeyboardInterrupt(), KeyboardInterrupt), (ValueError("no memory"), ramet.ShapeError)):
+            with self.assertRaises(expected):
+                training.step(models.rows() | {"y": Interrupted(error)})
+        self.assertEqual(training.steps_done, 0)
+
     def test_control_c_ends_fit_between_steps(self):
         # A process that a shell started in the background ignores the signal.
         self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
