@@ -21,6 +21,9 @@ void check_channels(DType dtype, Shape shape, int64_t groups, bool specials = fa
   if (!space) return;
   check_on_card("channel_moments", {a}, grouped);
   check_on_card("channel_sums", {dy, a, row_numbers(DType::kF32, {shape[0], 1, channels}, 3)}, samples);
+  HostTensor used(TensorType{DType::kI32, {shape[0]}});
+  for (int64_t i = 0; i < shape[0]; ++i) used.set(i, static_cast<double>(shape[1] * i / 2));  // none, half of them, all
+  check_on_card("channel_moments", {a, used}, grouped);
 }
 
 TEST(CudaChannelNorm, MomentsAndSumsOfManyRows) {

@@ -30,6 +30,13 @@ void add_by_hand(std::vector<OpCase>& cases) {
                    .inputs = {{{kF32, {2, 2, 2}}, 0, 0, {1, 2, 3, 6, 5, 8, 3, 8}}},
                    .attributes = {{"groups", int64_t{1}}},
                    .expected = {{3, 6}, {3.5, 4.5}}});
+  // The second sample has two rows in use, the third none.
+  cases.push_back(
+      {.op = "channel_moments",
+       .name = "by_hand_used",
+       .inputs = {{{kF32, {3, 3, 1}}, 0, 0, {1, 2, 6, 5, 9, 100, 7, 7, 7}}, {{DType::kI32, {3}}, 0, 0, {4, 2, -1}}},
+       .attributes = {{"groups", int64_t{1}}, {"channels_last", true}},
+       .expected = {{3, 7, 0}, {14.0 / 3, 4, 0}}});
   cases.push_back({.op = "channel_sums",
                    .name = "by_hand",
                    .inputs = {{{kF32, {3, 2}}, 0, 0, {1, 2, 3, 4, 5, 6}},
@@ -79,6 +86,16 @@ void add_shape(std::vector<OpCase>& cases, const std::string& name, int64_t samp
   add("normalize_channels", "_each_sample", {a, f32(each), f32(each), f32(vector)}, of_batch);
 }
 
+/// Moments of the rows of [samples, rows, channels] that are in use.
+void add_used(std::vector<OpCase>& cases, const std::string& name, const Shape& shape, int64_t groups,
+              std::vector<double> used) {
+  cases.push_back({.op = "channel_moments",
+                   .name = "used_" + name,
+                   .inputs = {f32(shape), {{DType::kI32, {shape[0]}}, 0, 0, std::move(used)}},
+                   .attributes = {{"groups", groups}, {"channels_last", true}},
+                   .gradient_tolerance = shape.elements() > 200 ? 0 : 1e-3});
+}
+
 }  // namespace
 
 void add_channel_norm_cases(std::vector<OpCase>& cases) {
@@ -94,6 +111,9 @@ void add_channel_norm_cases(std::vector<OpCase>& cases) {
     add_shape(cases, "spans" + suffix, 2, 3, {41, 59}, 3, last, 3);
     add_shape(cases, "many_blocks" + suffix, 9, 5, {331}, 1, last);
   }
+  add_used(cases, "few_rows", {2, 5, 6}, 3, {4, 5});
+  add_used(cases, "rows_of_blocks", {3, 64 * 9 + 5, 70}, 70, {64 * 9 + 5, 64 * 4, 64 * 5 + 1});
+  add_used(cases, "no_rows", {2, 3, 4}, 4, {0, 1});
   const RandomStream stream(29, RandomPurpose::kTest, 0, 0);
   uint64_t next = 0;
   const auto draw = [&](int64_t low, int64_t high) {

@@ -136,6 +136,7 @@ Names normalize_channels(OnnxWriter& to, const OnnxOp& op) {
 }
 
 Names channel_moments(OnnxWriter& to, const OnnxOp& op) {
+  if (op.signature.inputs.size() > 1) op.refuse("moments of the rows in use have no form");
   const int64_t groups = op.attributes().get_int_or("groups", 0);
   const Shape& shape = op.input(0).shape;
   std::string a = given(to, op, 0);

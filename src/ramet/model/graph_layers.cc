@@ -16,9 +16,10 @@ Tensor product_of_part(Tensor x, Tensor weight, int64_t begin, int64_t end) {
   return matmul(x, slice_axis(weight, 1, begin, end), false, true);
 }
 
-/// (1 + eps) x, with a learned eps.
+/// (1 + eps) x, with a learned eps. It is stretched to all features, so that its gradient sums rows where they are made.
 Tensor own_share(GraphNetBuilder& net, Tensor x, const std::string& name) {
-  return multiply(x, add(net.model().vector(name + ".eps", 1, {}, 0), net.number(1)));
+  const Tensor share = add(net.model().vector(name + ".eps", 1, {}, 0), net.number(1));
+  return multiply(x, broadcast_to(share, {x.dim(-1)}));
 }
 
 /// dense, ReLU, dense: "NAME.0" and "NAME.2" of a Sequential.

@@ -99,6 +99,7 @@ struct GraphTarget {
 /// What a network reads, and how many answers it gives.
 struct GraphTask {
   int64_t micro_batch = 1;                        ///< packs; of a graph that is cut all of its clusters
+  bool sums_in_order = false;                     ///< over all packs, so that no bit depends on which packs there are
   std::shared_ptr<const graphs::GraphCut> cut{};  ///< null: packs know nothing of one another
   graphs::GraphBudget room;
   std::vector<GraphFeature> features;

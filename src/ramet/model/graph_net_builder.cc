@@ -4,6 +4,7 @@
 
 #include "ramet/ops/build_elementwise.h"
 #include "ramet/ops/build_loss.h"
+#include "ramet/ops/build_norm.h"
 #include "ramet/ops/build_shapes.h"
 
 namespace ramet::model {
@@ -142,7 +143,9 @@ Tensor GraphNetBuilder::bias(Tensor x, const std::string& name) {
   return add(x, model_.vector(name, x.dim(-1), {}, 0));
 }
 Tensor GraphNetBuilder::dense(Tensor x, const std::string& name, int64_t out, double deviation) {
-  return bias(product(x, name + ".weight", out, deviation), name + ".bias");
+  if (!x.valid()) return bias(product(x, name + ".weight", out, deviation), name + ".bias");
+  const Tensor weight = model_.matrix(name + ".weight", {out, width(x)}, {{}, {}}, deviation);
+  return linear(x, weight, model_.vector(name + ".bias", out, {}, 0));
 }
 Tensor GraphNetBuilder::dense(Tensor x, const std::string& name, int64_t out) {
   return dense(x, name, out, of_linear(width(x)));
@@ -180,36 +183,66 @@ Tensor GraphNetBuilder::attention_within_graphs(Tensor qkv, const std::string& n
   return model_.self_attention(qkv, graph_numbers_, config_.heads, config_.attention_dropout, false, name, true);
 }
 
-/// 1 for nodes, 0 for places without one: [B, N, 1].
-Tensor GraphNetBuilder::node_mask() {
+/// How many nodes there are: i32 [B].
+Tensor GraphNetBuilder::nodes_in_use() {
   const int64_t graphs = task_.room.graphs;
-  const Tensor place = iota(build_, DType::kI32, {task_.micro_batch, task_.room.nodes}, 1);
-  const Tensor nodes = slice_axis(graph_ptr(), 1, graphs, graphs + 1);
-  return reshape(cast(less(place, nodes), DType::kF32), {task_.micro_batch, task_.room.nodes, 1});
+  return reshape(slice_axis(graph_ptr(), 1, graphs, graphs + 1), {task_.micro_batch});
 }
 
-/// Batch norm (Ioffe and Szegedy, arXiv 1502.03167) over the nodes that there are.
+/// 1 for nodes, 0 for places without one: [B, N, 1].
+Tensor GraphNetBuilder::node_mask() { return ops::use_mask(nodes_in_use(), task_.room.nodes); }
+
+/// Statistics of all nodes of a micro-batch: [1, 1, F].
+GraphNetBuilder::NodeMoments GraphNetBuilder::moments_of_nodes(Tensor x) {
+  const auto sum = [](Tensor of, const std::vector<int64_t>& axes) { return reduce_sum(of, axes, true); };
+  if (task_.sums_in_order) {
+    const Tensor mask = node_mask(), count = maximum(sum(mask, {0, 1, 2}), number(1));
+    const Tensor mean = divide(sum(multiply(x, mask), {0, 1}), count);
+    const Tensor apart = multiply(subtract(x, reshape(mean, {x.dim(-1)})), mask);
+    return {mean, divide(sum(multiply(apart, apart), {0, 1}), count), count};
+  }
+  auto [mean, variance] = ops::used_channel_moments(x, nodes_in_use());
+  if (task_.micro_batch == 1) return {mean, variance, ops::rows_in_use(nodes_in_use(), task_.room.nodes)};
+  const Tensor nodes = reshape(cast(nodes_in_use(), DType::kF32), {task_.micro_batch, 1, 1});
+  const Tensor count = maximum(sum(nodes, {0}), number(1));
+  const auto average = [&](Tensor of_packs) { return divide(sum(multiply(of_packs, nodes), {0}), count); };
+  const Tensor middle = average(mean), apart = subtract(mean, middle);
+  return {middle, average(add(variance, multiply(apart, apart))), count};
+}
+
+/// (x - mean) scale + shift, vectors [1, 1, F].
+Tensor GraphNetBuilder::normalized(Tensor x, Tensor mean, Tensor scale, Tensor shift) {
+  const int64_t size = x.dim(-1);
+  if (task_.sums_in_order)  // vectors that have no packs, so that their gradients are sums over all of them
+    return add(multiply(subtract(x, reshape(mean, {size})), reshape(scale, {size})), reshape(shift, {size}));
+  // Sums of the gradient are those of each pack, which devices may hold apart.
+  const auto of_packs = [&](Tensor vector) {
+    return task_.micro_batch == 1 ? vector : broadcast_to(vector, {task_.micro_batch, 1, size});
+  };
+  return ops::normalize_channels(x, of_packs(mean), of_packs(scale), of_packs(shift), true);
+}
+
+/// Batch norm (Ioffe and Szegedy, arXiv 1502.03167) over the nodes that there are; 0 in places without one.
 Tensor GraphNetBuilder::batch_norm_of_nodes(Tensor x, const std::string& name) {
   const int64_t size = x.dim(-1);
+  const Shape vector{1, 1, size};
   const Tensor gain = model_.vector(name + ".weight", size, {}, 1), shift = model_.vector(name + ".bias", size, {}, 0);
   const std::string mean_name = name + ".running_mean", variance_name = name + ".running_var";
   Tensor mean, variance;
   if (use_ == Use::kTrain) {
-    const Tensor mask = node_mask(), one = number(1);
-    const Tensor count = maximum(reduce_sum(mask), one);
-    mean = divide(reduce_sum(multiply(x, mask), {0, 1}), count);
-    const Tensor apart = multiply(subtract(x, mean), mask);
-    variance = divide(reduce_sum(multiply(apart, apart), {0, 1}), count);
-    const Tensor unbiased = multiply(variance, divide(count, maximum(subtract(count, one), one)));
+    const NodeMoments found = moments_of_nodes(x);
+    mean = found.mean, variance = found.variance;
+    const Tensor one = number(1);
+    const Tensor unbiased = multiply(variance, divide(found.count, maximum(subtract(found.count, one), one)));
     declare(mean_name, size, 0), declare(variance_name, size, 1);
-    build_.output(mean_name, mean, OutputRole::kState);
-    build_.output(variance_name, unbiased, OutputRole::kState);
+    build_.output(mean_name, reshape(mean, {size}), OutputRole::kState);
+    build_.output(variance_name, reshape(unbiased, {size}), OutputRole::kState);
   } else {
-    mean = build_.state(mean_name, DType::kF32, {size});
-    variance = build_.state(variance_name, DType::kF32, {size});
+    mean = reshape(build_.state(mean_name, DType::kF32, {size}), vector);
+    variance = reshape(build_.state(variance_name, DType::kF32, {size}), vector);
   }
-  const Tensor normal = multiply(subtract(x, mean), rsqrt(add_scalar(variance, kEpsilon)));
-  return add(multiply(normal, gain), shift);
+  const Tensor scale = multiply(rsqrt(add_scalar(variance, kEpsilon)), reshape(gain, vector));
+  return multiply(normalized(x, mean, scale, reshape(shift, vector)), node_mask());
 }
 
 void GraphNetBuilder::declare(const std::string& name, int64_t size, double first) {

@@ -102,6 +102,12 @@ class GraphNetBuilder {
     return {.counter = model_.counter(), .seed = task_.seed, .random_name = name};
   }
   Tensor node_mask();
+  Tensor nodes_in_use();
+  struct NodeMoments {
+    Tensor mean, variance, count;
+  };
+  NodeMoments moments_of_nodes(Tensor x);
+  Tensor normalized(Tensor x, Tensor mean, Tensor scale, Tensor shift);
   Tensor sparse_product(Tensor weight);
   void declare(const std::string& name, int64_t size, double first);
   int64_t rows_of(const GraphTarget& target) const;

@@ -37,6 +37,13 @@ Tensor local_response_norm(Tensor a, int64_t size, double alpha, double beta, do
 /// Mean and variance f32, [1, C, 1...]: over samples and space; with `groups` [N, groups, 1...]: of each sample, over
 /// the space and C / groups neighbouring channels. They have a's rank; with channels_last, channels are last.
 std::pair<Tensor, Tensor> channel_moments(Tensor a, int64_t groups = 0, bool channels_last = false);
+/// Mean and variance f32 [N, 1, C] of the first `used` rows of each sample of a [N, R, C]; used i32 [N] is cut to
+/// 0 .. R. Samples without rows have zeros.
+std::pair<Tensor, Tensor> used_channel_moments(Tensor a, Tensor used);
+/// f32 [N, rows, 1]: 1 for the first `used` rows of each sample, 0 for the others.
+Tensor use_mask(Tensor used, int64_t rows);
+/// f32 [N, 1, 1]: the first `used` of so many rows of each sample, and at least 1: what sums over them are divided by.
+Tensor rows_in_use(Tensor used, int64_t rows);
 /// (a - mean) scale + bias, all three f32 of a's rank, [1 or N, C, 1...]: an element-wise op that maps are fused with.
 Tensor normalize_channels(Tensor a, Tensor mean, Tensor scale, Tensor bias, bool channels_last = false);
 

@@ -43,21 +43,32 @@ void check_vector(const NodeSignature& node, int index, const char* name, const 
            TensorType{DType::kF32, one}.text() + (one == each ? "" : " or " + TensorType{DType::kF32, each}.text()));
 }
 
+/// Checks the numbers of rows that are in use.
+void check_used(const NodeSignature& node, const ChannelForm& form) {
+  require_rank(node, 0, "a", 3, 3);
+  require_dtype(node, 1, "used", {DType::kI32});
+  require_shape(node, 1, "used", Shape{form.samples});
+  if (!form.each_sample || !form.channels_last)
+    refuse(node, "some rows are left out where each sample has moments of its own and channels are last",
+           form.each_sample ? "channels that are not last" : "moments of all samples");
+}
+
 }  // namespace
 
 ChannelForm channel_form(const NodeSignature& node) {
-  const bool moments = node.inputs.size() == 1;
-  const int a = moments ? 0 : 1;
+  ChannelForm form;
+  form.moments = node.inputs.size() < 3;
+  form.used = node.inputs.size() == 2;
+  const int a = form.moments ? 0 : 1;
   require_floating(node, a, "a");
   require_rank(node, a, "a", 2);
   const Shape& shape = node.inputs[static_cast<size_t>(a)].shape;
-  ChannelForm form;
   form.channels_last = is_channels_last(node);
   form.samples = shape[0];
   form.channels = shape.dim(channel_axis(shape, form.channels_last));
   for (int axis = 1; axis < shape.rank(); ++axis)
     if (axis != channel_axis(shape, form.channels_last)) form.space *= shape[axis];
-  if (moments) {
+  if (form.moments) {
     form.each_sample = node.attributes.has("groups");
     form.groups = node.attributes.get_int_or("groups", 0);
     if (form.each_sample && (form.groups < 1 || form.channels % form.groups != 0))
@@ -67,6 +78,7 @@ ChannelForm channel_form(const NodeSignature& node) {
     form.each_sample = node.attributes.get_bool_or("each_sample", false);
     form.groups = form.channels;
   }
+  if (form.used) check_used(node, form);
   return form;
 }
 
@@ -131,6 +143,7 @@ class ChannelRule {
     dims[static_cast<size_t>(axis_)] = {group_};
     return dims;
   }
+  ShardingRule::Operand of_samples() const { return {{samples_}}; }
   int group() const { return group_; }
 
   RuleBuilder rule;
@@ -147,7 +160,9 @@ ShardingRule moments_sharding(const NodeSignature& node) {
   ChannelRule rule(node.inputs[0].shape, form);
   rule.rule.at(rule.group()).name = "groups";
   const ShardingRule::Operand sums = rule.vector(form.each_sample);
-  return rule.rule.input(rule.full).output(sums).output(sums).build();
+  rule.rule.input(rule.full);
+  if (form.used) rule.rule.input(rule.of_samples());
+  return rule.rule.output(sums).output(sums).build();
 }
 
 /// A shard has some of the groups.
@@ -179,19 +194,22 @@ Tensor by_channel(Tensor vector, int64_t channels, bool channels_last) {
   return reshape(stretched, vector_shape(shape, channels_last, samples, channels));
 }
 
-/// da = dmean / n + 2 dvariance (a - mean) / n.
+/// da = dmean / n + 2 dvariance (a - mean) / n; 0 in rows that are not used.
 std::vector<Tensor> moments_gradient(GradientContext& context) {
   const ChannelForm form = channel_form(context.node);
-  const Tensor a = context.inputs[0];
-  const double n = static_cast<double>(form.count());
+  const Tensor a = context.inputs[0], used = form.used ? context.inputs[1] : Tensor();
+  const double n = form.used ? static_cast<double>(form.channels / form.sums()) : static_cast<double>(form.count());
   const auto slope = [&](size_t output, double factor) {
-    const Tensor gradient = context.output_gradients[output];
-    const Tensor used =
-        gradient.valid() ? scale(gradient, factor) : zeros(context.build, context.outputs[output].type());
-    return by_channel(used, form.channels, form.channels_last);
+    Tensor gradient = context.output_gradients[output];
+    gradient = gradient.valid() ? scale(gradient, factor) : zeros(context.build, context.outputs[output].type());
+    if (form.used) gradient = divide(gradient, rows_in_use(used, a.dim(1)));
+    return by_channel(gradient, form.channels, form.channels_last);
   };
-  return {normalize_channels(a, by_channel(context.outputs[0], form.channels, form.channels_last), slope(1, 2 / n),
-                             slope(0, 1 / n), form.channels_last)};
+  const Tensor da = normalize_channels(a, by_channel(context.outputs[0], form.channels, form.channels_last),
+                                       slope(1, 2 / n), slope(0, 1 / n), form.channels_last);
+  std::vector<Tensor> gradients(context.inputs.size());
+  gradients[0] = form.used ? cast_to(multiply(da, use_mask(used, a.dim(1))), a.dtype()) : da;
+  return gradients;
 }
 
 /// With S = sum(dy) and T = sum(dy (a - mean)): da = dy scale, dmean = -scale S, dscale = T, dbias = S.
@@ -262,9 +280,10 @@ AttributeSpec channels_last_attribute() {
 void register_channel_norm_ops(OpRegistry& registry) {
   registry.add({.name = "channel_moments",
                 .doc = "a [N,C,...] -> mean and variance f32 [1,C,1...] over samples and space; with groups f32 "
-                       "[N,groups,1...] of each sample, over the space and C / groups channels",
+                       "[N,groups,1...] of each sample, over the space and C / groups channels; with used i32 [N] "
+                       "over the first rows of a [N,R,C] alone (no rows: 0)",
                 .min_inputs = 1,
-                .max_inputs = 1,
+                .max_inputs = 2,
                 .attributes = {optional_attribute("groups", Kind::kInt,
                                                   "of channels, in each sample; absent: all "
                                                   "samples together, each channel for itself"),
@@ -316,6 +335,24 @@ std::pair<Tensor, Tensor> channel_moments(Tensor a, int64_t groups, bool channel
   if (channels_last) attributes.set("channels_last", true);
   const std::vector<Tensor> results = a.builder->ops("channel_moments", {a}, std::move(attributes));
   return {results[0], results[1]};
+}
+
+std::pair<Tensor, Tensor> used_channel_moments(Tensor a, Tensor used) {
+  const std::vector<Tensor> results =
+      a.builder->ops("channel_moments", {a, used}, {{"groups", a.dim(2)}, {"channels_last", true}});
+  return {results[0], results[1]};
+}
+
+Tensor use_mask(Tensor used, int64_t rows) {
+  const int64_t samples = used.dim(0);
+  const Tensor row = iota(*used.builder, DType::kI32, {samples, rows}, 1);
+  return reshape(cast(less(row, reshape(used, {samples, 1})), DType::kF32), {samples, rows, 1});
+}
+
+Tensor rows_in_use(Tensor used, int64_t rows) {
+  const auto number = [&](int64_t value) { return full(*used.builder, DType::kI32, {}, static_cast<double>(value)); };
+  const Tensor in_use = minimum(maximum(used, number(1)), number(std::max<int64_t>(1, rows)));
+  return reshape(cast(in_use, DType::kF32), {used.dim(0), 1, 1});
 }
 
 Tensor normalize_channels(Tensor a, Tensor mean, Tensor scale, Tensor bias, bool channels_last) {

@@ -9,6 +9,8 @@ namespace ramet::ops {
 /// A tensor [samples, channels, space...] (or, channels last, [samples, space..., channels]) as the kernels of
 /// statistics see it. Statistics have the tensor's rank, with extent 1 in each dimension that they are taken over.
 struct ChannelForm {
+  bool moments = false;  ///< "channel_moments", not "channel_sums"
+  bool used = false;     ///< of moments: whether an input tells how many rows of each sample are in use
   int64_t samples = 0, channels = 0, space = 1;
   bool channels_last = false;
   /// Whether each sample has sums of its own; without, they are sums over all samples.

@@ -249,9 +249,10 @@ std::vector<Tensor> matmul_gradient(GradientContext& context) {
   // Of 8-bit operands, gradients take the format with the longer range (Micikevicius et al., arXiv 2209.05433).
   const Tensor low = cast_to(dy, is_narrow(a.dtype()) ? DType::kF8E5M2 : a.dtype());
   std::vector<Tensor> gradients(context.inputs.size());
+  // In front of the products, so that the map that makes dy can sum its rows.
+  if (gradients.size() > 2 && context.needed[2]) gradients[2] = form.has_bias ? column_sum(dy) : dy;
   if (context.needed[0]) gradients[0] = gradient_of_a(form, a, b, low);
   if (context.needed[1]) gradients[1] = gradient_of_b(form, a, b, low);
-  if (gradients.size() > 2 && context.needed[2]) gradients[2] = form.has_bias ? column_sum(dy) : dy;
   return gradients;
 }
 

@@ -228,6 +228,7 @@ class GraphOpener {
     if (held_out) opened_.held_out = source(held_out, room, false);
     opened_.task.cut = train->cut();
     opened_.task.micro_batch = opened_.task.cut ? clusters() : recipe_.train.micro_batch;
+    opened_.task.sums_in_order = recipe_.train.sums == "in-order";
     opened_.task.room = opened_.train->budget();
     for (GraphFeature& feature : opened_.task.features) feature.room = opened_.train->sparse_room();
     opened_.task.seed = recipe_.train.seed;

@@ -26,7 +26,7 @@
 namespace ramet::kernel::cpu {
 
 /// Blocks of one piece: a power of two, so that pieces are whole branches of the tree of all blocks.
-constexpr int64_t kSuperBlocks = 16;
+constexpr int64_t kSuperBlocks = 4;
 constexpr int64_t kSuperRows = kSuperBlocks * kMomentRows;
 
 /// How the numbers of a and b elements meet (Chan et al. 1979): mean += off * share, squares += off^2 * weight.
@@ -191,29 +191,33 @@ struct Loops {
   }
 
   /// The means of the first rows of a segment, as shifts of a tile of channels.
-  static void find_shifts(const ChannelArguments& call, int64_t segment, int64_t channel, float* shifts) {
-    Tile tile{};
+  static void shifts(const ChannelArguments& call, int64_t begin, int64_t end) {
     const float none[kChannelTile] = {};
-    block(call, segment, 0, std::min(kMomentRows, call.rows), channel, none, tile);
-    std::memcpy(shifts, tile.first, sizeof tile.first);
+    for (int64_t index = begin; index < end; ++index) {
+      const int64_t segment = index / call.tiles, rows = std::min(kMomentRows, call.used_rows(segment));
+      Tile tile{};
+      if (rows > 0) block(call, segment, 0, rows, index % call.tiles * kChannelTile, none, tile);
+      std::memcpy(call.shifts + index * kChannelTile, tile.first, sizeof tile.first);
+    }
   }
 
   static void pieces(const ChannelArguments& call, int64_t begin, int64_t end) {
-    // A piece of 16 blocks has at most 5 unfinished branches.
-    Tile stack[kMostTiles][6];
+    // A piece of 4 blocks has at most 3 unfinished branches.
+    Tile stack[kMostTiles][4];
     for (int64_t piece = begin; piece < end; ++piece) {
       const int64_t groups = (call.tiles + call.group - 1) / call.group;
       const int64_t first_tile = piece % groups * call.group, super = piece / groups % call.supers;
       const int64_t segment = piece / (groups * call.supers);
       const int64_t tiles = std::min(call.group, call.tiles - first_tile);
       const auto made = [&](int64_t tile) {
-        return call.pieces + ((segment * call.supers + super) * call.tiles + first_tile + tile) * 3 * kChannelTile;
+        return call.pieces + ((segment * call.supers + super) * call.tiles + first_tile + tile) * 2 * kChannelTile;
       };
-      const auto shifts = [&](int64_t tile) { return made(tile) + 2 * kChannelTile; };
+      const auto shifts = [&](int64_t tile) {
+        return call.moments ? call.shifts + (segment * call.tiles + first_tile + tile) * kChannelTile : nullptr;
+      };
+      const int64_t from = super * cpu::kSuperRows, to = std::min(call.used_rows(segment), from + cpu::kSuperRows);
+      if (to <= from) continue;
       std::memset(stack, 0, static_cast<size_t>(tiles) * sizeof stack[0]);
-      if (call.moments)
-        for (int64_t t = 0; t < tiles; ++t) find_shifts(call, segment, (first_tile + t) * kChannelTile, shifts(t));
-      const int64_t from = super * cpu::kSuperRows, to = std::min(call.rows, from + cpu::kSuperRows);
       cpu::walk_tree((to - from + kMomentRows - 1) / kMomentRows,
                      [&](int64_t i, int depth) {
                        const int64_t row = from + i * kMomentRows;
@@ -238,21 +242,21 @@ struct Loops {
 
   static void combine(const ChannelArguments& call, int64_t begin, int64_t end) {
     for (int64_t index = begin; index < end; ++index) {
-      const int64_t segment = index / call.tiles, tile = index % call.tiles;
+      const int64_t segment = index / call.tiles, tile = index % call.tiles, rows = call.used_rows(segment);
       float* places[64];
       double counts[64];
-      cpu::walk_tree(
-          call.supers,
-          [&](int64_t super, int depth) {
-            places[depth] = call.pieces + ((segment * call.supers + super) * call.tiles + tile) * 3 * kChannelTile;
-            counts[depth] = static_cast<double>(std::min(cpu::kSuperRows, call.rows - super * cpu::kSuperRows));
-          },
-          [&](int depth) {
-            float *left = places[depth], *right = places[depth + 1];
-            join_tiles(call.moments, left, left + kChannelTile, counts[depth], right, right + kChannelTile,
-                       counts[depth + 1]);
-            counts[depth] += counts[depth + 1];
-          });
+      cpu::walk_tree((rows + cpu::kSuperRows - 1) / cpu::kSuperRows,
+                     [&](int64_t super, int depth) {
+                       places[depth] =
+                           call.pieces + ((segment * call.supers + super) * call.tiles + tile) * 2 * kChannelTile;
+                       counts[depth] = static_cast<double>(std::min(cpu::kSuperRows, rows - super * cpu::kSuperRows));
+                     },
+                     [&](int depth) {
+                       float *left = places[depth], *right = places[depth + 1];
+                       join_tiles(call.moments, left, left + kChannelTile, counts[depth], right, right + kChannelTile,
+                                  counts[depth + 1]);
+                       counts[depth] += counts[depth + 1];
+                     });
     }
   }
 
@@ -319,7 +323,7 @@ struct Loops {
     }
   }
 
-  static constexpr cpu::ChannelLoops kTable{pieces, combine, units};
+  static constexpr cpu::ChannelLoops kTable{shifts, pieces, combine, units};
 };
 
 }  // namespace
@@ -354,12 +358,13 @@ int64_t supers_of(const ChannelForm& form) { return (rows_of(form) + cpu::kSuper
 int64_t tiles_of(const ChannelForm& form) { return (form.channels + kChannelTile - 1) / kChannelTile; }
 
 int64_t scratch_of(const ChannelForm& form) {
-  return is_rows(form) ? segments_of(form) * supers_of(form) * tiles_of(form) * 3 * kChannelTile * 4 : 0;
+  return is_rows(form) ? segments_of(form) * (2 * supers_of(form) + 1) * tiles_of(form) * kChannelTile * 4 : 0;
 }
 
-ChannelArguments arguments_of(const NodeSignature& node, const KernelContext& context) {
+ChannelArguments arguments_of(const NodeSignature& node, const ChannelForm& form, const KernelContext& context) {
   ChannelArguments call;
-  call.moments = node.inputs.size() == 1;
+  call.moments = form.moments;
+  if (form.used) call.used = static_cast<const int32_t*>(context.inputs[1]);
   const size_t a = call.moments ? 0 : 1;
   const auto end = [&](size_t i) { return static_cast<const char*>(context.inputs[i]) + node.inputs[i].bytes(); };
   call.a = context.inputs[a], call.a_end = end(a);
@@ -376,8 +381,9 @@ ChannelArguments arguments_of(const NodeSignature& node, const KernelContext& co
 void write_sums(const ChannelForm& form, const ChannelArguments& call, int64_t segment) {
   const auto number = [&](int64_t channel, int which) {
     const int64_t piece = segment * call.supers * call.tiles + channel / kChannelTile;
-    return call.pieces[(piece * 3 + which) * kChannelTile + channel % kChannelTile];
+    return call.pieces[(piece * 2 + which) * kChannelTile + channel % kChannelTile];
   };
+  const int64_t rows = call.used_rows(segment);
   struct Moments {
     double count;
     float shift, mean, squares;
@@ -385,6 +391,10 @@ void write_sums(const ChannelForm& form, const ChannelArguments& call, int64_t s
   const int64_t neighbours = form.channels / form.sums();
   for (int64_t sum = 0; sum < form.sums(); ++sum) {
     const int64_t at = segment * form.sums() + sum;
+    if (rows == 0) {
+      call.first[at] = call.second[at] = 0;
+      continue;
+    }
     if (!call.moments) {
       call.first[at] = number(sum, 0), call.second[at] = number(sum, 1);
       continue;
@@ -392,7 +402,9 @@ void write_sums(const ChannelForm& form, const ChannelArguments& call, int64_t s
     const Moments all = tree_combine<Moments>(
         sum * neighbours, neighbours,
         [&](int64_t channel) {
-          return Moments{static_cast<double>(call.rows), number(channel, 2), number(channel, 0), number(channel, 1)};
+          const float shift =
+              call.shifts[(segment * call.tiles + channel / kChannelTile) * kChannelTile + channel % kChannelTile];
+          return Moments{static_cast<double>(rows), shift, number(channel, 0), number(channel, 1)};
         },
         [](const Moments& a, const Moments& b) {
           const cpu::MomentShares shares(a.count, b.count);
@@ -411,15 +423,17 @@ void run_rows(const ChannelForm& form, ChannelArguments call, DType dtype, const
   call.rows = rows_of(form);
   call.supers = supers_of(form);
   call.tiles = tiles_of(form);
-  call.pieces = static_cast<float*>(context.scratch);
   const int64_t segments = segments_of(form);
-  const auto each = [&](int64_t count, cpu::ChannelLoops::Loop loop) {
-    context.team.split(count, 1, [&](int64_t begin, int64_t end, int) { loop(call, begin, end); });
+  call.shifts = static_cast<float*>(context.scratch);
+  call.pieces = call.shifts + segments * call.tiles * kChannelTile;
+  const auto each = [&](int64_t count, cpu::ChannelLoops::Loop loop, int64_t grain = 1) {
+    context.team.split(count, grain, [&](int64_t begin, int64_t end, int) { loop(call, begin, end); });
   };
+  if (call.moments) each(segments * call.tiles, loops.shifts, 4);
   // Enough pieces for all threads come first; the bits are the same for every group.
   call.group = segments * call.supers >= 4 * context.team.size() ? 8 : 1;
   each(segments * call.supers * ((call.tiles + call.group - 1) / call.group), loops.pieces);
-  if (call.supers > 1) each(segments * call.tiles, loops.combine);
+  if (call.supers > 1) each(segments * call.tiles, loops.combine, std::max<int64_t>(1, 256 / call.supers));
   context.team.split(segments, std::max<int64_t>(1, 4096 / form.channels), [&](int64_t begin, int64_t end, int) {
     for (int64_t segment = begin; segment < end; ++segment) write_sums(form, call, segment);
   });
@@ -439,16 +453,14 @@ void run_units(const ChannelForm& form, ChannelArguments call, DType dtype, cons
 }
 
 std::string refuse_channels(const NodeSignature& node) {
-  for (size_t i = 0; i + 1 < node.inputs.size() || i == 0; ++i) {
-    if (!cpu::has_vector_loads(node.inputs[i].dtype)) return "neither f32, bf16 nor f16";
-    if (i > 0 && i < 2 && node.inputs[i].dtype != node.inputs[0].dtype) return "operands of different types";
-  }
-  return "";
+  if (!cpu::has_vector_loads(node.inputs[0].dtype)) return "neither f32, bf16 nor f16";
+  const bool sums = node.inputs.size() > 2;
+  return sums && node.inputs[1].dtype != node.inputs[0].dtype ? "operands of different types" : "";
 }
 
 std::function<void(const KernelContext&)> make_channels(const NodeSignature& node) {
   return [node, form = channel_form(node)](const KernelContext& context) {
-    const ChannelArguments call = arguments_of(node, context);
+    const ChannelArguments call = arguments_of(node, form, context);
     if (node.outputs[0].elements() == 0) return;
     if (form.count() == 0) {  // sums of nothing
       for (size_t o = 0; o < 2; ++o) std::memset(context.outputs[o], 0, static_cast<size_t>(node.outputs[o].bytes()));

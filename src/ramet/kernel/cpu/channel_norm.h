@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ramet/base/dtype.h"
@@ -17,12 +18,16 @@ struct ChannelArguments {
   const void *dy = nullptr, *dy_end = nullptr;  ///< of gradients
   const float* mean = nullptr;                  ///< of gradients
   bool own_means = false;                       ///< whether each segment (or unit) has means of its own
+  const int32_t* used = nullptr;                ///< rows in use of each segment; null: all
 
   // Channels last: segments of rows of all channels.
   int64_t channels = 0, rows = 0;  ///< of a segment
   int64_t supers = 0, tiles = 0;   ///< parts of a segment: of its rows and of its channels
   int64_t group = 1;               ///< tiles of a piece, at most 8
-  float* pieces = nullptr;         ///< [segments, supers, tiles, 3, kChannelTile]: two numbers and the shift
+  /// Rows of a segment that are summed.
+  int64_t used_rows(int64_t segment) const { return used ? std::clamp<int64_t>(used[segment], 0, rows) : rows; }
+  float* pieces = nullptr;  ///< [segments, supers, tiles, 2, kChannelTile]: two numbers
+  float* shifts = nullptr;  ///< [segments, tiles, kChannelTile], of moments
 
   // Channels first: units of runs of neighbouring elements.
   int64_t runs = 0, run = 0;                  ///< number, and elements of one
@@ -33,6 +38,7 @@ struct ChannelArguments {
 
 struct ChannelLoops {
   using Loop = void (*)(const ChannelArguments&, int64_t begin, int64_t end);
+  Loop shifts;   ///< channels last, of moments: shifts of tiles [begin, end) of segments x tiles
   Loop pieces;   ///< channels last: pieces [begin, end) of segments x supers x groups of tiles
   Loop combine;  ///< pieces of the same channels, into the first of them; [begin, end) of segments x tiles
   Loop units;    ///< channels first: units [begin, end)

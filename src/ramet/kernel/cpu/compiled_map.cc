@@ -63,7 +63,7 @@ class CompiledMap::Writer : public Xbyak::CodeGenerator {
   void load(size_t input);
   void load_bf16(const Zmm& value, const Xbyak::Address& from);
   void store(size_t output, bool in_memory);
-  bool is_sum(size_t output) const { return into_.sums_rows_ && prepared_.outputs[output].reduce == Reduce::kSumRows; }
+  bool is_sum(size_t output) const { return into_.by_rows_ && prepared_.outputs[output].reduce == Reduce::kSumRows; }
   void find_place(size_t place) { mov(rdx, ptr[rdi + static_cast<int>(place * sizeof(void*))]); }
   void find_output(size_t output) { find_place(prepared_.inputs.size() + output); }
   Zmm zmm_of(int value);
@@ -267,6 +267,7 @@ void CompiledMap::Writer::load(size_t input) {
       movzx(edx, word[rdx + rcx * 2]);
       shl(edx, 16);
       return vpbroadcastd(value, edx);
+    case Reads::kNumber: return vbroadcastss(value, dword[rdx]);
   }
 }
 
@@ -321,15 +322,14 @@ void CompiledMap::Writer::find_uses() {
 /// All steps, and what is made of them, for one vector.
 void CompiledMap::Writer::write_body() {
   for (const Prepared::Step& each : prepared_.steps) step(each);
-  for (size_t i = 0; i < prepared_.outputs.size(); ++i) {
-    const int value = prepared_.outputs[i].value;
-    if (is_sum(i)) {
-      const Zmm added = zmm_of(value);
-      vaddps(sums_.at(i), sums_.at(i), added);
-    } else if (value >= static_cast<int>(prepared_.inputs.size())) {
-      store(i, into_.writes_[i]);
-    }
+  // A sum may be of an input, which an output may lie over.
+  for (const auto& [output, sum] : sums_) {
+    const Zmm added = zmm_of(prepared_.outputs[output].value);
+    vaddps(sum, sum, added);
   }
+  for (size_t i = 0; i < prepared_.outputs.size(); ++i)
+    if (!is_sum(i) && prepared_.outputs[i].value >= static_cast<int>(prepared_.inputs.size()))
+      store(i, into_.writes_[i]);
 }
 
 void CompiledMap::Writer::write_flat() {
@@ -379,7 +379,7 @@ CompiledMap::Writer::Writer(const Prepared& prepared, CompiledMap& into)
   for (int i = 0; i < kValues; ++i) free_.push_back(i);
   find_uses();
   vpxord(zero_, zero_, zero_);
-  if (into.sums_rows_)
+  if (into.by_rows_)
     write_rows();
   else
     write_flat();
@@ -411,17 +411,34 @@ CompiledMap::Reads reads_of(const Prepared& prepared, const Prepared::Input& inp
   if (input.full && narrow) return CompiledMap::Reads::kBf16;
   if (!by_rows || input.counter || input.full || !(narrow || input.dtype == DType::kF32))
     return CompiledMap::Reads::kPlace;
+  if (input.uniform && !narrow) return CompiledMap::Reads::kNumber;
   if (input.repeats) return CompiledMap::Reads::kColumn;
   return has_number_a_row(prepared, input) ? CompiledMap::Reads::kRow : CompiledMap::Reads::kPlace;
 }
 
+/// Whether the loop reads the input where it lies.
+bool is_read_in_place(const Prepared& prepared, size_t input, CompiledMap::Reads reads) {
+  const DType dtype = prepared.inputs[input].dtype;
+  return prepared.values[input].uses == 0 || reads != CompiledMap::Reads::kPlace ||
+         (prepared.inputs[input].full && (dtype == DType::kF32 || dtype == DType::kI32 || dtype == DType::kU32));
+}
+
+bool is_per_row_or_column(CompiledMap::Reads reads) {
+  return reads == CompiledMap::Reads::kColumn || reads == CompiledMap::Reads::kRow;
+}
+
 }  // namespace
 
-CompiledMap::CompiledMap(const Prepared& prepared, bool sums_rows) : sums_rows_(sums_rows) {
-  for (const Prepared::Input& input : prepared.inputs) reads_.push_back(reads_of(prepared, input, sums_rows));
-  for (const Prepared::Output& output : prepared.outputs)
+CompiledMap::CompiledMap(const Prepared& prepared, bool by_rows) : by_rows_(by_rows), in_place_(by_rows) {
+  for (size_t i = 0; i < prepared.inputs.size(); ++i) {
+    reads_.push_back(reads_of(prepared, prepared.inputs[i], by_rows));
+    in_place_ = in_place_ && is_read_in_place(prepared, i, reads_[i]);
+  }
+  for (const Prepared::Output& output : prepared.outputs) {
     writes_.push_back(output.reduce == Reduce::kNone && output.value >= static_cast<int>(prepared.inputs.size()) &&
                       (output.dtype == DType::kF32 || output.dtype == DType::kBF16));
+    in_place_ = in_place_ && (writes_.back() || output.reduce == Reduce::kSumRows);
+  }
   code_ = std::make_unique<Writer>(prepared, *this);
 }
 
@@ -430,10 +447,14 @@ std::unique_ptr<const CompiledMap> CompiledMap::make(const MapEvaluator::Prepare
   if (cpu_level() < CpuLevel::kAvx512 || prepared.steps.empty()) return nullptr;
   if (prepared.inputs.size() + prepared.outputs.size() > kMostPlaces) return nullptr;
   const bool whole_rows = prepared.columns % kLanes == 0 && prepared.columns <= Prepared::kShortRow;
-  for (const bool sums_rows : {true, false}) {
-    if (sums_rows ? !(prepared.sums_rows && whole_rows) : prepared.steps.size() < kFewestSteps) continue;
+  const bool has_rows = prepared.sums_rows || std::ranges::any_of(prepared.inputs, [&](const Prepared::Input& input) {
+                          return is_per_row_or_column(reads_of(prepared, input, true));
+                        });
+  for (const bool by_rows : {true, false}) {
+    if (by_rows ? !(has_rows && whole_rows) : prepared.steps.size() < kFewestSteps) continue;
     try {
-      return std::unique_ptr<const CompiledMap>(new CompiledMap(prepared, sums_rows));
+      std::unique_ptr<const CompiledMap> made(new CompiledMap(prepared, by_rows));
+      if (made->in_place() || prepared.sums_rows || !by_rows) return made;
     } catch (const NotCompiled&) {
       continue;
     } catch (const Xbyak::Error&) {

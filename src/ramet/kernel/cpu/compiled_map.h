@@ -12,8 +12,9 @@ namespace ramet::kernel::cpu {
 /// vector registers, where the evaluator's own loops write each of them to L1 and read it again. Each step is the
 /// instruction that its loop uses, so the bits are the same.
 ///
-/// Where rows are summed, blocks are whole rows of whole vectors, and the loop goes down the rows of a vector of
-/// columns, so that its sums stay in registers, too, and numbers of a row or a column are read where they lie.
+/// Where rows are summed, or inputs have a number for each row or column, blocks are whole rows of whole vectors. The
+/// loop goes down the rows of a vector of columns: its sums stay in registers, too, and such numbers are read where
+/// they lie.
 class CompiledMap {
  public:
   /// Where the loop reads an input.
@@ -21,7 +22,8 @@ class CompiledMap {
     kPlace,   ///< as f32, i32 or bools of registers, an element after another: memory or a register
     kBf16,    ///< memory that lies as the space does, as bf16
     kColumn,  ///< memory of one row, which all rows of the space share
-    kRow      ///< memory of one number for each row
+    kRow,     ///< memory of one number for each row
+    kNumber   ///< memory of one number for all
   };
 
   /// Most inputs and outputs together.
@@ -36,18 +38,20 @@ class CompiledMap {
   /// Whether it writes the output to memory itself; of others, it writes the value as a register.
   bool writes(size_t output) const { return writes_[output]; }
   /// Whether blocks are whole rows, whose sums (Reduce::kSumRows) it adds to those at their places.
-  bool sums_rows() const { return sums_rows_; }
+  bool by_rows() const { return by_rows_; }
+  /// Whether it goes by rows, and reads and writes memory alone, so that blocks need not be as short as registers.
+  bool in_place() const { return in_place_; }
   /// `places`: of all inputs, then of all outputs (of what it does not read, nothing). `count`: elements, a multiple of
-  /// kMapPad, or with sums_rows rows.
+  /// kMapPad, or by rows their number.
   void run(const void* const* places, int64_t count) const;
 
  private:
   class Writer;
-  explicit CompiledMap(const MapEvaluator::Prepared& prepared, bool sums_rows);
+  explicit CompiledMap(const MapEvaluator::Prepared& prepared, bool by_rows);
 
   std::vector<Reads> reads_;
   std::vector<bool> writes_;
-  bool sums_rows_ = false;
+  bool by_rows_ = false, in_place_ = false;
   std::unique_ptr<Writer> code_;
 };
 

@@ -105,7 +105,10 @@ class MapWalk {
     for (int64_t at = begin; at < end;) {
       const int64_t row = at / columns, column = at % columns;
       int64_t stop;
-      if (columns > prepared_.block) {
+      if (may_run_in_place(at, end)) {
+        const int64_t most = prepared_.sums_rows ? kReduceRows - row % kReduceRows : kInPlace / columns;
+        stop = at + std::min(most, (end - at) / columns) * columns;
+      } else if (columns > prepared_.block) {
         stop = std::min((row + 1) * columns, at + prepared_.block - column % prepared_.block);
       } else {
         int64_t next = row + prepared_.block_rows;
@@ -119,6 +122,14 @@ class MapWalk {
   }
 
  private:
+  static constexpr int64_t kInPlace = 8192;  ///< elements of a block that needs no registers: all of it stays in L2
+
+  /// Whether the compiled loop runs over whole rows from element `at` on.
+  bool may_run_in_place(int64_t at, int64_t end) const {
+    return prepared_.compiled && prepared_.compiled->in_place() && at % prepared_.columns == 0 &&
+           end - at >= prepared_.columns;
+  }
+
   void* reg(int value) {
     return registers_ + prepared_.values[static_cast<size_t>(value)].reg * prepared_.register_bytes;
   }
@@ -237,13 +248,15 @@ class MapWalk {
   void block(int64_t at, int64_t count) {
     at_ = at;
     count_ = count;
-    whole_ = count % kMapPad == 0;
+    const bool in_place = may_run_in_place(at, at + count) && count % prepared_.columns == 0;
+    whole_ = in_place || count % kMapPad == 0;
     std::fill_n(places_, prepared_.values.size(), nullptr);
     written_ = 0;
-    if (aliased_)  // before a step writes over what an output copies
+    if (aliased_ && !in_place)  // before a step writes over what an output copies
       for (const Prepared::Output& output : prepared_.outputs)
         if (static_cast<size_t>(output.value) < prepared_.inputs.size()) place(output.value, false);
-    if (prepared_.compiled && (whole_ || prepared_.compiled->sums_rows()))
+    const bool by_rows = prepared_.compiled && prepared_.compiled->by_rows();
+    if (prepared_.compiled && (by_rows ? in_place || prepared_.sums_rows : whole_))
       run_compiled();
     else
       for (size_t i = 0; i < prepared_.steps.size(); ++i) step(i);
@@ -261,7 +274,7 @@ class MapWalk {
     for (size_t i = 0; i < prepared_.outputs.size(); ++i) {
       const Prepared::Output& output = prepared_.outputs[i];
       const auto value = static_cast<size_t>(output.value);
-      const bool sums = compiled.sums_rows() && output.reduce == Reduce::kSumRows;
+      const bool sums = compiled.by_rows() && output.reduce == Reduce::kSumRows;
       if (sums) {
         places[inputs + i] = begun_sums(output);
       } else if (value < inputs) {
@@ -273,7 +286,7 @@ class MapWalk {
       }
       if (sums || compiled.writes(i)) written_ |= uint64_t{1} << i;
     }
-    compiled.run(places, compiled.sums_rows() ? count_ / prepared_.columns : count_);
+    compiled.run(places, compiled.by_rows() ? count_ / prepared_.columns : count_);
   }
 
   /// Where the compiled loop reads the block of an input.
@@ -282,7 +295,8 @@ class MapWalk {
     switch (prepared_.compiled->reads(input)) {
       case CompiledMap::Reads::kPlace: return place(static_cast<int>(input));
       case CompiledMap::Reads::kBf16: return in_memory(static_cast<int>(input));
-      case CompiledMap::Reads::kColumn: return inputs_[input];
+      case CompiledMap::Reads::kColumn:
+      case CompiledMap::Reads::kNumber: return inputs_[input];
       case CompiledMap::Reads::kRow:
         return static_cast<const char*>(inputs_[input]) + at_ / prepared_.columns * from.size;
     }
@@ -458,7 +472,7 @@ void MapEvaluator::run(std::span<const void* const> inputs, std::span<void* cons
   int64_t unit = 1;
   if (prepared.sums_rows)
     unit = kReduceRows * prepared.columns;
-  else if (prepared.sums_last)
+  else if (prepared.sums_last || (prepared.compiled && prepared.compiled->by_rows()))
     unit = prepared.columns;
   if (prepared.elements > 0) {
     const int64_t units = (prepared.elements + unit - 1) / unit;

@@ -459,7 +459,7 @@ std::optional<std::vector<int64_t>> PreparedMatmul::Parts::filled_rows(int64_t i
   std::vector<int64_t> filled;
   for (int64_t group = 0; group < groups; ++group)
     if (is_filled[static_cast<size_t>(group)]) filled.push_back(group);
-  if (!finite || std::ssize(filled) * kZeroGroup * 8 > form.m * 7) return std::nullopt;
+  if (!finite || std::ssize(filled) * kZeroGroup * 16 > form.m * 15) return std::nullopt;
   return filled;
 }
 

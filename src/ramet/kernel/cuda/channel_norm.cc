@@ -16,14 +16,13 @@ using ramet_device::ChannelArguments;
 
 static_assert(ramet_device::kMomentRows == ops::kMomentRows);
 
-bool takes_moments(const NodeSignature& node) { return node.inputs.size() == 1; }
+bool takes_moments(const NodeSignature& node) { return node.inputs.size() < 3; }
 const TensorType& rows_of(const NodeSignature& node) { return node.inputs[takes_moments(node) ? 0 : 1]; }
 
 std::string refuse(const NodeSignature& node) {
   const TensorType& a = rows_of(node);
   if (!is_row_type(a.dtype)) return "neither f32, bf16 nor f16";
-  for (size_t i = 0; i < node.inputs.size() && i < 2; ++i)
-    if (node.inputs[i].dtype != a.dtype) return "operands of different types";
+  if (node.inputs[0].dtype != a.dtype) return "operands of different types";
   const ChannelForm form = ops::channel_form(node);
   if (!form.channels_last && form.space != 1) return "channels do not lie together";
   return a.elements() == 0 || form.channels == 0 ? "no elements" : "";
@@ -62,6 +61,7 @@ std::unique_ptr<CudaKernel> make(const NodeSignature& node) {
       [functions, made = arguments_of(node)](CudaStream& stream, const KernelOperands& operands) {
         ChannelArguments call = made;
         call.a = operands.inputs[call.moments ? 0 : 1];
+        if (operands.inputs.size() == 2) call.used = static_cast<const int*>(operands.inputs[1]);
         if (!call.moments) call.dy = operands.inputs[0], call.mean = static_cast<const float*>(operands.inputs[2]);
         call.shifts = static_cast<float*>(operands.scratch);
         call.blocks = call.shifts + shifts_of(call);

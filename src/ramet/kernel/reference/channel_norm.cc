@@ -29,14 +29,22 @@ void for_each_element(const ChannelForm& form, const Visit& visit) {
 
 void run_moments(const ReferenceOperands& operands) {
   const ChannelForm form = channel_form(operands.node());
-  const auto count = static_cast<double>(form.count());
+  const auto used = [&](int64_t sample) {
+    return form.used ? std::clamp<int64_t>(static_cast<int64_t>(operands.get(1, sample)), 0, form.space) : form.space;
+  };
+  const auto is_used = [&](int64_t element, int64_t sample) {
+    return !form.used || element / form.channels % form.space < used(sample);
+  };
+  const auto count = [&](int64_t sample) {
+    return static_cast<double>(form.used ? used(sample) * (form.channels / form.sums()) : form.count());
+  };
   std::vector<double> mean(static_cast<size_t>(operands.output_type(0).elements())), variance(mean.size());
-  for_each_element(form, [&](int64_t element, int64_t sum, int64_t, int64_t) {
-    mean[static_cast<size_t>(sum)] += operands.get(0, element) / count;
+  for_each_element(form, [&](int64_t element, int64_t sum, int64_t sample, int64_t) {
+    if (is_used(element, sample)) mean[static_cast<size_t>(sum)] += operands.get(0, element) / count(sample);
   });
-  for_each_element(form, [&](int64_t element, int64_t sum, int64_t, int64_t) {
+  for_each_element(form, [&](int64_t element, int64_t sum, int64_t sample, int64_t) {
     const double off = operands.get(0, element) - mean[static_cast<size_t>(sum)];
-    variance[static_cast<size_t>(sum)] += off * off / count;
+    if (is_used(element, sample)) variance[static_cast<size_t>(sum)] += off * off / count(sample);
   });
   for (size_t i = 0; i < mean.size(); ++i) {
     operands.set(0, static_cast<int64_t>(i), mean[i]);

@@ -41,9 +41,15 @@ __device__ __forceinline__ Sums moments_of(const RowType::Stored* from, Index di
   return {middle, rest < 0.0f ? 0.0f : rest};
 }
 
-__device__ __forceinline__ int rows_of_block(const ChannelArguments& a, Index block) {
-  const Index left = a.rows - block * kMomentRows;
-  return static_cast<int>(left < kMomentRows ? left : kMomentRows);
+/// Rows of a segment that are summed.
+__device__ __forceinline__ Index rows_of(const ChannelArguments& a, Index segment) {
+  if (a.used == nullptr) return a.rows;
+  const Index used = a.used[segment];
+  return used < 0 ? 0 : used < a.rows ? used : a.rows;
+}
+__device__ __forceinline__ int rows_of_block(const ChannelArguments& a, Index segment, Index block) {
+  const Index left = rows_of(a, segment) - block * kMomentRows;
+  return static_cast<int>(left < 0 ? 0 : left < kMomentRows ? left : kMomentRows);
 }
 __device__ __forceinline__ const RowType::Stored* rows_at(const void* tensor, const ChannelArguments& a, Index segment,
                                                           Index block, Index channel) {
@@ -58,7 +64,7 @@ __device__ __forceinline__ Sums sums_of(const ChannelArguments& a, Index segment
   const auto* dy = rows_at(a.dy, a, segment, block, channel);
   const float mean = a.mean[(a.own_means != 0 ? segment * a.channels : 0) + channel];
   Sums sums{0.0f, 0.0f};
-  walk_rows(rows_at(a.a, a, segment, block, channel), a.channels, rows_of_block(a, block), [&](int row, float value) {
+  walk_rows(rows_at(a.a, a, segment, block, channel), a.channels, rows_of_block(a, segment, block), [&](int row, float value) {
     const float slope = RowType::widen(dy[row * a.channels]);
     sums.first += slope;
     sums.second = __fmaf_rn(slope, value - mean, sums.second);
@@ -79,8 +85,9 @@ __device__ __forceinline__ void join_blocks(const ChannelArguments& a) {
   const Index groups = (a.channels + 31) / 32, segment = static_cast<Index>(blockIdx.x) / groups;
   const Index channel = static_cast<Index>(blockIdx.x) % groups * 32 + static_cast<Index>(threadIdx.x % 32);
   const Index warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  for (Index stride = 1; stride < a.count_of_blocks; stride *= 2) {
-    for (Index left = warp * 2 * stride; left + stride < a.count_of_blocks; left += warps * 2 * stride) {
+  const Index rows = rows_of(a, segment), blocks = (rows + kMomentRows - 1) / kMomentRows;
+  for (Index stride = 1; stride < blocks; stride *= 2) {
+    for (Index left = warp * 2 * stride; left + stride < blocks; left += warps * 2 * stride) {
       if (channel >= a.channels) continue;
       float* to = numbers_of(a, segment, left, channel);
       const float* from = numbers_of(a, segment, left + stride, channel);
@@ -88,7 +95,7 @@ __device__ __forceinline__ void join_blocks(const ChannelArguments& a) {
       const Index begin = (left + stride) * kMomentRows, end = begin + stride * kMomentRows;
       const Sums both = a.moments == 0 ? Sums{ours.first + others.first, ours.second + others.second}
                                        : joined(ours, others, static_cast<double>(stride * kMomentRows),
-                                                static_cast<double>((end < a.rows ? end : a.rows) - begin));
+                                                static_cast<double>((end < rows ? end : rows) - begin));
       to[0] = both.first;
       to[a.channels] = both.second;
     }
@@ -100,13 +107,17 @@ __device__ __forceinline__ void join_blocks(const ChannelArguments& a) {
 __device__ __forceinline__ void store_result(const ChannelArguments& a, Index index) {
   const Index sums = a.channels / a.neighbours, segment = index / sums, channel = index % sums * a.neighbours;
   float* numbers = numbers_of(a, segment, 0, channel);
+  if (rows_of(a, segment) == 0) {
+    a.first[index] = a.second[index] = 0.0f;
+    return;
+  }
   if (a.moments == 0) {
     a.first[index] = numbers[0];
     a.second[index] = numbers[a.channels];
     return;
   }
   const float* shifts = a.shifts + segment * a.channels + channel;
-  const auto rows = static_cast<double>(a.rows);
+  const auto rows = static_cast<double>(rows_of(a, segment));
   for (Index stride = 1; stride < a.neighbours; stride *= 2)
     for (Index left = 0; left + stride < a.neighbours; left += 2 * stride) {
       const Index other = left + stride, end = other + stride < a.neighbours ? other + stride : a.neighbours;
@@ -128,8 +139,9 @@ __device__ __forceinline__ void store_result(const ChannelArguments& a, Index in
 RAMET_KERNEL(256, channel_shifts, ramet_device::ChannelArguments, a) {
   using namespace ramet_device;
   for (Index i = first_index(); i < a.segments * a.channels; i += index_step())
-    a.shifts[i] =
-        moments_of(rows_at(a.a, a, i / a.channels, 0, i % a.channels), a.channels, rows_of_block(a, 0), 0.0f).first;
+    a.shifts[i] = moments_of(rows_at(a.a, a, i / a.channels, 0, i % a.channels), a.channels,
+                             rows_of_block(a, i / a.channels, 0), 0.0f)
+                      .first;
 }
 
 RAMET_KERNEL(256, channel_blocks, ramet_device::ChannelArguments, a) {
@@ -139,7 +151,7 @@ RAMET_KERNEL(256, channel_blocks, ramet_device::ChannelArguments, a) {
     const Index segment = i / a.channels / a.count_of_blocks;
     const Sums sums = a.moments == 0 ? sums_of(a, segment, block, channel)
                                      : moments_of(rows_at(a.a, a, segment, block, channel), a.channels,
-                                                  rows_of_block(a, block), a.shifts[segment * a.channels + channel]);
+                                                  rows_of_block(a, segment, block), a.shifts[segment * a.channels + channel]);
     float* to = numbers_of(a, segment, block, channel);
     to[0] = sums.first;
     to[a.channels] = sums.second;

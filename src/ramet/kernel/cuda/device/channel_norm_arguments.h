@@ -11,6 +11,7 @@ struct ChannelArguments {
   const void* a;
   const void* dy;     ///< of gradients
   const float* mean;  ///< of gradients
+  const int* used;    ///< [segments], rows in use; null: all
   float* shifts;      ///< [segments, channels], of moments: a number near the mean
   float* blocks;      ///< [segments, blocks, 2, channels]; those of the first block become the segment's
   float* first;       ///< [segments, channels / neighbours]
