@@ -58,6 +58,7 @@ class CompiledMap::Writer : public Xbyak::CodeGenerator {
   void find_uses();
   void write_flat();
   void write_rows();
+  void write_sums();
   void write_body();
   void step(const Prepared::Step& step);
   void load(size_t input);
@@ -342,7 +343,26 @@ void CompiledMap::Writer::write_flat() {
   jl(again, T_NEAR);
 }
 
+/// Row after row, as they lie in memory.
 void CompiledMap::Writer::write_rows() {
+  Xbyak::Label next_columns, next_row;
+  xor_(eax, eax);
+  xor_(ecx, ecx);
+  L(next_row);
+  xor_(r8d, r8d);
+  L(next_columns);
+  write_body();
+  add(rax, static_cast<int>(kLanes));
+  add(r8, static_cast<int>(kLanes));
+  cmp(r8, static_cast<int>(prepared_.columns));
+  jl(next_columns, T_NEAR);
+  add(rcx, 1);
+  cmp(rcx, rsi);
+  jl(next_row, T_NEAR);
+}
+
+/// Down the rows of a vector of columns, whose sums stay in registers.
+void CompiledMap::Writer::write_sums() {
   for (size_t i = 0; i < prepared_.outputs.size(); ++i) {
     if (!is_sum(i)) continue;
     if (free_.empty()) throw NotCompiled();
@@ -379,7 +399,9 @@ CompiledMap::Writer::Writer(const Prepared& prepared, CompiledMap& into)
   for (int i = 0; i < kValues; ++i) free_.push_back(i);
   find_uses();
   vpxord(zero_, zero_, zero_);
-  if (into.by_rows_)
+  if (into.by_rows_ && prepared.sums_rows)
+    write_sums();
+  else if (into.by_rows_)
     write_rows();
   else
     write_flat();

@@ -12,9 +12,9 @@ namespace ramet::kernel::cpu {
 /// vector registers, where the evaluator's own loops write each of them to L1 and read it again. Each step is the
 /// instruction that its loop uses, so the bits are the same.
 ///
-/// Where rows are summed, or inputs have a number for each row or column, blocks are whole rows of whole vectors. The
-/// loop goes down the rows of a vector of columns: its sums stay in registers, too, and such numbers are read where
-/// they lie.
+/// Where rows are summed, or inputs have a number for each row or column, blocks are whole rows of whole vectors, so
+/// that such numbers are read where they lie. With sums the loop goes down the rows of a vector of columns: they stay
+/// in registers, too.
 class CompiledMap {
  public:
   /// Where the loop reads an input.
