@@ -210,39 +210,26 @@ GraphNetBuilder::NodeMoments GraphNetBuilder::moments_of_nodes(Tensor x) {
   return {middle, average(add(variance, multiply(apart, apart))), count};
 }
 
-/// (x - mean) scale + shift, vectors [1, 1, F].
-Tensor GraphNetBuilder::normalized(Tensor x, Tensor mean, Tensor scale, Tensor shift) {
-  const int64_t size = x.dim(-1);
-  if (task_.sums_in_order)  // vectors that have no packs, so that their gradients are sums over all of them
-    return add(multiply(subtract(x, reshape(mean, {size})), reshape(scale, {size})), reshape(shift, {size}));
-  // Sums of the gradient are those of each pack, which devices may hold apart.
-  const auto of_packs = [&](Tensor vector) {
-    return task_.micro_batch == 1 ? vector : broadcast_to(vector, {task_.micro_batch, 1, size});
-  };
-  return ops::normalize_channels(x, of_packs(mean), of_packs(scale), of_packs(shift), true);
-}
-
 /// Batch norm (Ioffe and Szegedy, arXiv 1502.03167) over the nodes that there are; 0 in places without one.
 Tensor GraphNetBuilder::batch_norm_of_nodes(Tensor x, const std::string& name) {
   const int64_t size = x.dim(-1);
-  const Shape vector{1, 1, size};
   const Tensor gain = model_.vector(name + ".weight", size, {}, 1), shift = model_.vector(name + ".bias", size, {}, 0);
   const std::string mean_name = name + ".running_mean", variance_name = name + ".running_var";
   Tensor mean, variance;
   if (use_ == Use::kTrain) {
     const NodeMoments found = moments_of_nodes(x);
-    mean = found.mean, variance = found.variance;
-    const Tensor one = number(1);
-    const Tensor unbiased = multiply(variance, divide(found.count, maximum(subtract(found.count, one), one)));
+    mean = reshape(found.mean, {size}), variance = reshape(found.variance, {size});
+    const Tensor one = number(1), count = reshape(found.count, {1});
+    const Tensor unbiased = multiply(variance, divide(count, maximum(subtract(count, one), one)));
     declare(mean_name, size, 0), declare(variance_name, size, 1);
-    build_.output(mean_name, reshape(mean, {size}), OutputRole::kState);
-    build_.output(variance_name, reshape(unbiased, {size}), OutputRole::kState);
+    build_.output(mean_name, mean, OutputRole::kState);
+    build_.output(variance_name, unbiased, OutputRole::kState);
   } else {
-    mean = reshape(build_.state(mean_name, DType::kF32, {size}), vector);
-    variance = reshape(build_.state(variance_name, DType::kF32, {size}), vector);
+    mean = build_.state(mean_name, DType::kF32, {size});
+    variance = build_.state(variance_name, DType::kF32, {size});
   }
-  const Tensor scale = multiply(rsqrt(add_scalar(variance, kEpsilon)), reshape(gain, vector));
-  return multiply(normalized(x, mean, scale, reshape(shift, vector)), node_mask());
+  const Tensor scale = multiply(rsqrt(add_scalar(variance, kEpsilon)), gain);
+  return multiply(add(multiply(subtract(x, mean), scale), shift), node_mask());
 }
 
 void GraphNetBuilder::declare(const std::string& name, int64_t size, double first) {

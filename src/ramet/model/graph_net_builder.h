@@ -107,7 +107,6 @@ class GraphNetBuilder {
     Tensor mean, variance, count;
   };
   NodeMoments moments_of_nodes(Tensor x);
-  Tensor normalized(Tensor x, Tensor mean, Tensor scale, Tensor shift);
   Tensor sparse_product(Tensor weight);
   void declare(const std::string& name, int64_t size, double first);
   int64_t rows_of(const GraphTarget& target) const;
