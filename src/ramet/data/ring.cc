@@ -164,18 +164,24 @@ struct BatchRing::State {
     return best;
   }
 
+  /// The micro-batch to make next, and a slot for it; nothing where none is wanted or there is no room.
+  std::optional<std::pair<int64_t, Slot*>> next_work() const {
+    const int64_t number = begun ? pick() : -1;
+    Slot* const slot = number < 0 ? nullptr : free_slot();
+    return slot ? std::optional(std::pair(number, slot)) : std::nullopt;
+  }
+  /// Wakes one maker, if there is work: a processor that is taken from a kernel for nothing costs both of them time.
+  void wake_maker() {
+    if (next_work()) wanted.notify_one();
+  }
+
   void work(const std::stop_token& stop) {
     std::unique_lock lock(mutex);
     for (;;) {
-      int64_t number = -1;
-      Slot* slot = nullptr;
-      wanted.wait(lock, stop, [&] {
-        if (!begun) return false;
-        number = pick();
-        slot = number < 0 ? nullptr : free_slot();
-        return slot != nullptr;
-      });
+      std::optional<std::pair<int64_t, Slot*>> next;
+      wanted.wait(lock, stop, [&] { return (next = next_work()).has_value(); });
       if (stop.stop_requested()) return;
+      const auto [number, slot] = *next;
       if (slot->condition == Slot::Condition::kEmpty)
         most = std::max(most, ++held);
       else
@@ -184,12 +190,12 @@ struct BatchRing::State {
       by_number[number] = slot;
       slot->condition = Slot::Condition::kMaking;
       slot->error = nullptr;
+      wake_maker();  // for what is left
       lock.unlock();
       make(*slot, stop);
       lock.lock();
       slot->condition = slot->error ? Slot::Condition::kFailed : Slot::Condition::kReady;
       ready.notify_all();
-      wanted.notify_all();
     }
   }
 
@@ -273,7 +279,7 @@ void BatchRing::begin(int64_t round) {
   state.seen.assign(state.seen.size(), false);
   state.seen_count = state.sum = 0;
   state.begun = true;
-  state.wanted.notify_all();
+  state.wake_maker();
 }
 
 void BatchRing::read(size_t reader_number, int64_t micro,
@@ -302,7 +308,7 @@ void BatchRing::read(size_t reader_number, int64_t micro,
   lock.lock();
   state.note(micro, *slot);
   ++reader.at.index;
-  state.wanted.notify_all();
+  state.wake_maker();
 }
 
 double BatchRing::waited_seconds() const {
