@@ -52,7 +52,7 @@ GAT = GCN | {"model.kind": "gat", "model.graph.hidden": 8, "model.graph.heads": 
 GAT_PEER = ["--kind", "gat", "--hidden", 8, "--heads", 8, "--dropout", 0.6, "--attention-dropout", 0.6]
 SPLITLESS = {"data.graphs.split": "", "train.evaluation.batches": 0}
 GIN = SPLITLESS | {"data.graphs.batch": "count:128"}
-GIN_PEER = ["--kind", "gin", "--layers", 4, "--batch", 128]
+GIN_PEER = ["--kind", "gin", "--layers", 4]
 SAGE = GCN | SPLITLESS | {"model.kind": "sage", "model.graph.hidden": 64, "data.graphs.batch": "neighbors:512:10,10"}
 SCHNET = {"data.graphs.split": "", "train.evaluation.batches": 0, "train.schedule.warmup_steps": 0}
 SCHNET_PEER = ["--kind", "schnet", "--layers", 6, "--hidden", 128, "--batch", 128]
@@ -66,8 +66,10 @@ CASES = {
     "gcn-dblp": Case("dblp", "gcn-cora", GCN | SPLITLESS, ["--kind", "gcn", "--dropout", 0.5], FULL_GRAPH),
     "gat-cora": Case("cora", "gcn-cora", GAT, GAT_PEER, BATCHES),
     "gat-dblp": Case("dblp", "gcn-cora", GAT | SPLITLESS, GAT_PEER, BATCHES),
-    "gin-nci1": Case("nci1", "gin-nci1", GIN | {"model.graph.hidden": 64}, [*GIN_PEER, "--hidden", 64], BATCHES),
-    "gin-nci1-narrow": Case("nci1", "gin-nci1", GIN, [*GIN_PEER, "--hidden", 32], BATCHES),
+    "gin-nci1": Case("nci1", "gin-nci1", GIN | {"model.graph.hidden": 64}, [*GIN_PEER, "--hidden", 64, "--batch", 128],
+                     BATCHES),
+    "gin-nci1-narrow": Case("nci1", "gin-nci1", GIN, [*GIN_PEER, "--hidden", 32, "--batch", 128], BATCHES),
+    "gin-nci1-recipe": Case("nci1", "gin-nci1", SPLITLESS, [*GIN_PEER, "--hidden", 32, "--batch", 32], BATCHES),
     "sage-sampled": Case("dblp", "gcn-cora", SAGE, ["--seeds", 512, "--fanout", "10,10", "--hidden", 64], {"dgl": []}),
     "nbfnet-v1": Case("fb237_v1", "nbfnet-fb15k237-v1", {"data.triples.split": "edge.split"}, [], {"authors' messages": [],
                       "authors' kernel": ["--rspmm"]}),

@@ -135,8 +135,11 @@ Tensor GraphNetBuilder::sparse_product(Tensor weight) {
 
 Tensor GraphNetBuilder::node_categories() { return input(task_.features[0].key, DType::kI32, {task_.room.nodes}); }
 
+Tensor GraphNetBuilder::weight_of(Tensor x, const std::string& name, int64_t out, double deviation) {
+  return model_.matrix(name, {out, width(x)}, {{}, {}}, deviation);
+}
 Tensor GraphNetBuilder::product(Tensor x, const std::string& name, int64_t out, double deviation) {
-  const Tensor weight = model_.matrix(name, {out, width(x)}, {{}, {}}, deviation);
+  const Tensor weight = weight_of(x, name, out, deviation);
   return x.valid() ? matmul(x, weight, false, true) : sparse_product(weight);
 }
 Tensor GraphNetBuilder::bias(Tensor x, const std::string& name) {
@@ -144,7 +147,7 @@ Tensor GraphNetBuilder::bias(Tensor x, const std::string& name) {
 }
 Tensor GraphNetBuilder::dense(Tensor x, const std::string& name, int64_t out, double deviation) {
   if (!x.valid()) return bias(product(x, name + ".weight", out, deviation), name + ".bias");
-  const Tensor weight = model_.matrix(name + ".weight", {out, width(x)}, {{}, {}}, deviation);
+  const Tensor weight = weight_of(x, name + ".weight", out, deviation);
   return linear(x, weight, model_.vector(name + ".bias", out, {}, 0));
 }
 Tensor GraphNetBuilder::dense(Tensor x, const std::string& name, int64_t out) {

@@ -107,6 +107,8 @@ class GraphNetBuilder {
     Tensor mean, variance, count;
   };
   NodeMoments moments_of_nodes(Tensor x);
+  /// [out, features of x].
+  Tensor weight_of(Tensor x, const std::string& name, int64_t out, double deviation);
   Tensor sparse_product(Tensor weight);
   void declare(const std::string& name, int64_t size, double first);
   int64_t rows_of(const GraphTarget& target) const;
