@@ -174,7 +174,9 @@ TEST_F(CutGraphs, HaveTheSameBitsWithReplicas) {
 
 TEST_F(CutGraphs, LearnAsTheWholeGraph) {
   for (const char* kind : {"gcn", "sage", "gat", "gin"}) {
-    const Settings plain{"model.graph.dropout=0", "model.graph.attention_dropout=0", "train.precision=f32"};
+    Settings plain{"model.graph.dropout=0", "model.graph.attention_dropout=0"};
+    // Behind a batch norm whose sums are made in another order, some numbers round to another bf16.
+    if (kind == std::string("gin")) plain.emplace_back("train.precision=f32");
     Settings whole = plain;
     for (const char* each : {"data.graphs.batch=count:1", "train.micro_batch=1"}) whole.emplace_back(each);
     const Trained cut = train(recipe(kind, plain), "", 20), expected = train(recipe(kind, whole), "", 20);

@@ -388,13 +388,13 @@ void write_sums(const ChannelForm& form, const ChannelArguments& call, int64_t s
     double count;
     float shift, mean, squares;
   };
+  if (rows == 0) {
+    for (float* to : {call.first, call.second}) std::fill_n(to + segment * form.sums(), form.sums(), 0.0f);
+    return;
+  }
   const int64_t neighbours = form.channels / form.sums();
   for (int64_t sum = 0; sum < form.sums(); ++sum) {
     const int64_t at = segment * form.sums() + sum;
-    if (rows == 0) {
-      call.first[at] = call.second[at] = 0;
-      continue;
-    }
     if (!call.moments) {
       call.first[at] = number(sum, 0), call.second[at] = number(sum, 1);
       continue;

@@ -461,6 +461,8 @@ CompiledMap::CompiledMap(const Prepared& prepared, bool by_rows) : by_rows_(by_r
                       (output.dtype == DType::kF32 || output.dtype == DType::kBF16));
     in_place_ = in_place_ && (writes_.back() || output.reduce == Reduce::kSumRows);
   }
+  // What lies otherwise goes through registers, which a flat loop reads as well.
+  if (by_rows && !in_place_ && !prepared.sums_rows) throw NotCompiled();
   code_ = std::make_unique<Writer>(prepared, *this);
 }
 
@@ -475,8 +477,7 @@ std::unique_ptr<const CompiledMap> CompiledMap::make(const MapEvaluator::Prepare
   for (const bool by_rows : {true, false}) {
     if (by_rows ? !(has_rows && whole_rows) : prepared.steps.size() < kFewestSteps) continue;
     try {
-      std::unique_ptr<const CompiledMap> made(new CompiledMap(prepared, by_rows));
-      if (made->in_place() || prepared.sums_rows || !by_rows) return made;
+      return std::unique_ptr<const CompiledMap>(new CompiledMap(prepared, by_rows));
     } catch (const NotCompiled&) {
       continue;
     } catch (const Xbyak::Error&) {

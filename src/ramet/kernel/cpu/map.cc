@@ -104,8 +104,9 @@ class MapWalk {
     const int64_t columns = prepared_.columns;
     for (int64_t at = begin; at < end;) {
       const int64_t row = at / columns, column = at % columns;
+      const bool in_place = prepared_.compiled && prepared_.compiled->in_place() && column == 0 && end - at >= columns;
       int64_t stop;
-      if (may_run_in_place(at, end)) {
+      if (in_place) {
         const int64_t most = prepared_.sums_rows ? kReduceRows - row % kReduceRows : kInPlace / columns;
         stop = at + std::min(most, (end - at) / columns) * columns;
       } else if (columns > prepared_.block) {
@@ -116,19 +117,13 @@ class MapWalk {
         stop = next * columns;
       }
       stop = std::min(stop, end);
-      block(at, stop - at);
+      block(at, stop - at, in_place);
       at = stop;
     }
   }
 
  private:
   static constexpr int64_t kInPlace = 8192;  ///< elements of a block that needs no registers: all of it stays in L2
-
-  /// Whether the compiled loop runs over whole rows from element `at` on.
-  bool may_run_in_place(int64_t at, int64_t end) const {
-    return prepared_.compiled && prepared_.compiled->in_place() && at % prepared_.columns == 0 &&
-           end - at >= prepared_.columns;
-  }
 
   void* reg(int value) {
     return registers_ + prepared_.values[static_cast<size_t>(value)].reg * prepared_.register_bytes;
@@ -245,10 +240,10 @@ class MapWalk {
     return std::none_of(inputs_.begin(), inputs_.end(), [&](const void* input) { return input == memory; });
   }
 
-  void block(int64_t at, int64_t count) {
+  /// `in_place`: whole rows, of which the compiled loop reads and writes memory alone.
+  void block(int64_t at, int64_t count, bool in_place) {
     at_ = at;
     count_ = count;
-    const bool in_place = may_run_in_place(at, at + count) && count % prepared_.columns == 0;
     whole_ = in_place || count % kMapPad == 0;
     std::fill_n(places_, prepared_.values.size(), nullptr);
     written_ = 0;
